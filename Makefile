@@ -1,0 +1,80 @@
+# Everything a developer does here has a target; `make` alone lists them.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DELETE_ON_ERROR:
+.DEFAULT_GOAL := help
+
+# The Python that creates the virtual environment.
+PY ?= python3
+
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+
+.PHONY: help
+help: ## Show this list
+	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+.PHONY: setup
+setup: system-packages $(INSTALLED) ## Install all that the tests need: system packages and .venv
+
+.PHONY: system-packages
+system-packages:
+	@tools/system-packages.sh
+
+# The virtual environment is brought up to date only when one of these two files changes.
+$(INSTALLED): requirements.lock pyproject.toml
+	@$(PY) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
+		|| { echo "Headrace needs Python 3.11 or newer, and '$(PY)' is not; name one with: make setup PY=/path/to/python3" >&2; exit 1; }
+	test -x $(BIN)/python || $(PY) -m venv $(VENV)
+	$(PIP_INSTALL) --require-hashes -r requirements.lock
+	$(PIP_INSTALL) --no-deps --no-build-isolation -e .
+	@touch $@
+
+.PHONY: lint
+lint: $(INSTALLED) ## Check style, types and the direction of imports
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+.PHONY: format
+format: $(INSTALLED) ## Format the code and apply the safe fixes
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+.PHONY: test
+test: setup lint ## Lint, then run every test
+	$(BIN)/python -m pytest
+
+.PHONY: test-fast
+test-fast: setup lint ## Lint, then run every test that is not marked slow
+	$(BIN)/python -m pytest -m "not slow"
+
+.PHONY: demo
+demo: setup ## Run the demonstration
+	$(BIN)/python -m examples.demo
+
+# Neither the index nor a path of the machine it was made on belongs in the lock file. Pins that still fit
+# are kept; `make lock UPGRADE=--upgrade` moves all of them to the newest versions.
+.PHONY: lock
+lock: ## Write requirements.lock anew from pyproject.toml
+	@test -x $(BIN)/pip-compile \
+		|| { echo "pip-compile is missing: run make setup first." >&2; exit 1; }
+	@rm -f requirements.lock.new
+	@if [ -e requirements.lock ]; then cp requirements.lock requirements.lock.new; fi
+	$(BIN)/pip-compile --quiet --extra dev --generate-hashes --allow-unsafe --strip-extras --no-header \
+		--no-emit-index-url --no-emit-trusted-host --no-emit-find-links --no-emit-options \
+		$(UPGRADE) --output-file requirements.lock.new pyproject.toml
+	@{ echo "# Everything that runs here, pinned with its hashes. Written by \`make lock\`; do not edit."; \
+		grep -v '^# Everything that runs here' requirements.lock.new; } > requirements.lock.tmp
+	@mv requirements.lock.tmp requirements.lock
+	@rm -f requirements.lock.new
+
+.PHONY: clean
+clean: ## Remove what the other targets made, .venv included
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis build dist
+	rm -f requirements.lock.new requirements.lock.tmp
+	find src tests examples -type d -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true

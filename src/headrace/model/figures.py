@@ -1,0 +1,90 @@
+"""What can be read off a queue: statistics and worker records."""
+
+from __future__ import annotations
+
+import msgspec
+
+from .states import WorkerActivity, WorkerState
+
+
+class LevelFigures(msgspec.Struct, frozen=True):
+    """One level's waiting tasks."""
+
+    depth: int
+    oldest_age_s: float
+    last_enqueue_at_s: float | None
+    last_dequeue_at_s: float | None
+
+
+class WorkerFigures(msgspec.Struct, frozen=True):
+    """The queue's workers, summed up."""
+
+    active: int
+    draining: int
+    dead: int
+    total_capacity: int
+    used_capacity: int
+
+
+class Percentiles(msgspec.Struct, frozen=True):
+    """Over the last thousand completed tasks, in seconds. Zero when there are none."""
+
+    p50_s: float
+    p95_s: float
+    p99_s: float
+
+
+class QueueStats(msgspec.Struct, frozen=True, kw_only=True):
+    """A queue at one instant, by Redis' clock."""
+
+    at_s: float
+    paused: bool
+    levels: dict[str, LevelFigures]
+    """By level name, highest first."""
+    executing: int
+    delayed: int
+    dead_letter: int
+    finished: int
+    workers: WorkerFigures
+    completed_last_minute: int
+    failed_last_minute: int
+    wait: Percentiles
+    run: Percentiles
+    counters: dict[str, int]
+    """Since the queue exists: enqueued, claimed, completed, retrying, promoted:low:medium, …"""
+
+    @property
+    def waiting(self) -> int:
+        """Ready tasks over all levels."""
+        return sum(level.depth for level in self.levels.values())
+
+
+class WorkerRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """One worker as the queue sees it."""
+
+    worker: str
+    state: WorkerState
+    activity: WorkerActivity
+    idle_since_s: float | None
+    """Since when it holds no task; None while busy."""
+    parked: bool
+    """Draining, and it has noticed."""
+    capacity: int
+    load: int
+    capabilities: tuple[str, ...]
+    version: str
+    host: str
+    registered_at_s: float
+    heartbeat_at_s: float
+
+
+def percentiles(samples_s: list[float]) -> Percentiles:
+    """Nearest-rank percentiles."""
+    if not samples_s:
+        return Percentiles(0.0, 0.0, 0.0)
+    ordered = sorted(samples_s)
+
+    def rank(percent: int) -> float:
+        return ordered[max(0, -(-percent * len(ordered) // 100) - 1)]
+
+    return Percentiles(rank(50), rank(95), rank(99))

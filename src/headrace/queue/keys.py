@@ -1,0 +1,101 @@
+"""Every key name, in one place.
+
+All keys of a queue begin with ``hr:{tenant/queue}:``. The braces are Redis Cluster's hash tag: one queue
+lives in one slot, so every transition is one script on one node. Names are checked before they get here
+(`headrace.model.names`), so a tenant cannot spell another tenant's prefix.
+
+=====================  ======  ==========================================================================
+key                    type    holds
+=====================  ======  ==========================================================================
+config                 hash    the configuration (packed for scripts, JSON for people), pause flag
+ready:LEVEL:CAPSET     zset    waiting ids; score = the moment from which they wait, in µs
+delayed                zset    scheduled and retrying ids; score = when they are due
+leases                 zset    executing ids; score = when the lease ends, never past the attempt's timeout
+dead                   zset    dead-lettered ids; score = when
+finished               zset    completed, failed, cancelled ids; score = when their retention ends
+task:ID                hash    the immutable message as one JSON field, the state in fields of its own
+idempotency:KEY        string  task id; expires with the window
+workers, dead_workers  zset    worker ids; score = last heartbeat, or when it was declared dead
+worker:ID              hash    state, load, capacity, capabilities, idle since, …
+stats                  hash    counters, last_enqueue and last_dequeue per level
+capsets                set     the capability sets in use
+wake:CAPSET            list    tokens that idle workers block on; wake-worker:ID is one worker's own
+throughput:SLOT        hash    completed and failed in ten seconds; expires
+latencies              list    the last thousand "wait:run" times, in µs
+events                 stream  every transition, capped; one entry per script call
+=====================  ======  ==========================================================================
+
+Channels: ``…:cancel`` tells workers which running task to stop; ``hr:inbox:…`` tells one client which of
+the tasks it waits for have ended.
+"""
+
+from __future__ import annotations
+
+import uuid
+
+from headrace.model.names import check_name
+
+FIXED = (
+    "config",
+    "delayed",
+    "leases",
+    "dead",
+    "finished",
+    "workers",
+    "dead_workers",
+    "stats",
+    "capsets",
+    "events",
+    "latencies",
+)
+"""In the order in which ``lua/lib/base.lua`` expects them as KEYS."""
+
+
+class QueueKeys:
+    """The keys of one tenant's queue."""
+
+    def __init__(self, tenant: str, queue: str) -> None:
+        self.prefix = f"hr:{{{check_name('tenant', tenant)}/{check_name('queue', queue)}}}:"
+        self.fixed = tuple(f"{self.prefix}{name}".encode() for name in FIXED)
+
+    @property
+    def config(self) -> str:
+        return f"{self.prefix}config"
+
+    @property
+    def dead(self) -> str:
+        return f"{self.prefix}dead"
+
+    @property
+    def workers(self) -> str:
+        return f"{self.prefix}workers"
+
+    @property
+    def dead_workers(self) -> str:
+        return f"{self.prefix}dead_workers"
+
+    @property
+    def cancel_channel(self) -> str:
+        return f"{self.prefix}cancel"
+
+    def task(self, task_id: str) -> str:
+        return f"{self.prefix}task:{task_id}"
+
+    def worker(self, worker: str) -> str:
+        return f"{self.prefix}worker:{worker}"
+
+    def wake(self, capset: str) -> str:
+        return f"{self.prefix}wake:{capset}"
+
+    def worker_wake(self, worker: str) -> str:
+        return f"{self.prefix}wake-worker:{worker}"
+
+
+def queue_names_key(tenant: str) -> str:
+    """The set of a tenant's queue names."""
+    return f"hr:{{{check_name('tenant', tenant)}}}:queues"
+
+
+def new_inbox_channel() -> str:
+    """A channel nobody else can guess."""
+    return f"hr:inbox:{uuid.uuid4().hex}"

@@ -1,0 +1,42 @@
+#!lua flags=allow-oom
+-- drain: stop workers from claiming, or let them claim again; atomic with their claims.
+--
+-- ARGV[1]  {workers = {id, ...}, action = 'drain' | 'undrain', idle_us, force}
+--          A worker is drained when it holds no lease and has been idle for idle_us; with force also when busy
+--          (it then finishes what it has).
+-- Answer   {'ok', {status, ...}}
+--          status 'draining' | 'active' | 'busy' | 'not_idle_long_enough' | 'dead' | 'not_found'
+--          {'unknown_queue'}
+--@include base
+if not config then return answer('unknown_queue') end
+
+local function drain(worker, key, load, idle_since_us)
+  if not request.force then
+    if load > 0 then return 'busy' end
+    if now_us - idle_since_us < request.idle_us then return 'not_idle_long_enough' end
+  end
+  redis.call('HSET', key, 'state', 'draining')
+  return 'draining'
+end
+
+local statuses = {}
+for index, worker in ipairs(request.workers) do
+  local key = worker_key(worker)
+  local record = redis.call('HMGET', key, 'state', 'load', 'idle_since_us')
+  if not record[1] then
+    statuses[index] = 'not_found'
+  elseif record[1] == 'dead' then
+    statuses[index] = 'dead'
+  else
+    if request.action == 'undrain' then
+      redis.call('HSET', key, 'state', 'active')
+      redis.call('HDEL', key, 'parked')
+      statuses[index] = 'active'
+    else
+      statuses[index] = drain(worker, key, tonumber(record[2]), tonumber(record[3]))
+    end
+    -- Tell the worker now; it would otherwise learn it from its next claim or heartbeat.
+    if redis.call('LLEN', worker_wake_key(worker)) == 0 then redis.call('RPUSH', worker_wake_key(worker), '1') end
+  end
+end
+return answer('ok', statuses)

@@ -1,0 +1,17 @@
+#!lua flags=allow-oom
+-- forward: make due delayed tasks ready. Claims do the same in passing; this is for whoever watches the queue.
+--
+-- ARGV[1]  {limit}
+-- Answer   {'ok', forwarded}      fewer than `limit` means that none is left
+--          {'unknown_queue'}
+--@include base
+--@include events
+--@include ready
+--@include attempts
+--@include repair
+if not config then return answer('unknown_queue') end
+check_types()
+local forwarded = forward_due(request.limit)
+wake_for_ready()
+publish_events()
+return answer('ok', forwarded)

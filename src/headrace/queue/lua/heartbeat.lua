@@ -1,0 +1,53 @@
+#!lua flags=allow-oom
+-- heartbeat: a worker says that it lives and renews the leases it still holds.
+--
+-- ARGV[1]  {worker, status = 'active' | 'draining' | 'stopped', info = {field, value, ...},
+--           held = {{id, token}, ...}, progress = {{id, token, json}, ...}}
+--          'stopped' removes the worker's record: it has handed everything back.
+-- Answer   {'ok', now_us, draining, lost ids, cancelled ids}
+--          draining  true when somebody asked this worker to drain
+--          lost      leases that are no longer this worker's; it must stop working on them
+--          cancelled tasks whose cancellation was asked for; the message that said so may have been lost
+--          {'unknown_queue'}
+--@include base
+if not config then return answer('unknown_queue') end
+redis.call('ZCARD', leases_key)
+redis.call('ZCARD', workers_key)
+redis.call('ZCARD', dead_workers_key)
+
+local key = worker_key(request.worker)
+local state = redis.call('HGET', key, 'state')
+
+local lost, cancelled = {}, {}
+for _, lease in ipairs(request.held) do
+  local id, token = lease[1], lease[2]
+  local task = redis.call('HMGET', task_key(id), 'state', 'token', 'started_us', 'timeout_us', 'retries', 'cancel')
+  if task[1] == 'executing' and tonumber(task[2]) == token then
+    -- A lease never outlives the attempt's timeout, however faithfully it is renewed.
+    local timeout_us = attempt_timeout_us(tonumber(task[4]), tonumber(task[5] or 0))
+    redis.call('ZADD', leases_key, 'XX', math.min(now_us + config.lease_us, tonumber(task[3]) + timeout_us), id)
+    if task[6] then cancelled[#cancelled + 1] = id end
+  else
+    lost[#lost + 1] = id
+  end
+end
+for _, report in ipairs(request.progress) do
+  local task = redis.call('HMGET', task_key(report[1]), 'state', 'token')
+  if task[1] == 'executing' and tonumber(task[2]) == report[2] then
+    redis.call('HSET', task_key(report[1]), 'progress', report[3])
+  end
+end
+
+if request.status == 'stopped' then
+  redis.call('DEL', key, worker_wake_key(request.worker))
+  redis.call('ZREM', workers_key, request.worker)
+  redis.call('ZREM', dead_workers_key, request.worker)
+  return answer('ok', now_us, true, lost, cancelled)
+end
+
+if not state then redis.call('HSET', key, 'load', 0, 'idle_since_us', now_us, 'registered_us', now_us) end
+local draining = state == 'draining' or request.status == 'draining'
+redis.call('HSET', key, 'state', draining and 'draining' or 'active', 'heartbeat_us', now_us, unpack(request.info))
+redis.call('ZADD', workers_key, now_us, request.worker)
+redis.call('ZREM', dead_workers_key, request.worker)
+return answer('ok', now_us, draining, lost, cancelled)

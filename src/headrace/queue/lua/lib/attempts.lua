@@ -1,0 +1,100 @@
+-- How an attempt ends. Settle and reclaim both come here, so a crash and a reported failure follow one rule.
+local MAX_HISTORY = 50
+
+local ATTEMPT_FIELDS = {'state', 'token', 'worker', 'started_us', 'level', 'promoted', 'caps', 'retries', 'max_retries',
+  'timeout_us', 'created_us', 'place_us', 'crashes', 'cancel', 'watchers'}
+
+local function load_task(id)
+  local values = redis.call('HMGET', task_key(id), unpack(ATTEMPT_FIELDS))
+  if not values[1] then return nil end
+  local task = {id = id}
+  for i, field in ipairs(ATTEMPT_FIELDS) do task[field] = values[i] or nil end
+  for _, field in ipairs({'token', 'started_us', 'retries', 'max_retries', 'timeout_us', 'created_us', 'crashes'}) do
+    task[field] = tonumber(task[field] or 0)
+  end
+  task.caps = task.caps or ''
+  task.place_us = tonumber(task.place_us) or task.created_us
+  return task
+end
+
+
+local function backoff_us(retries, random)
+  local delay_us = math.min(config.backoff_base_us * 2 ^ retries, config.backoff_max_us)
+  return math.floor(delay_us * (1 - config.backoff_jitter * random))
+end
+
+-- Several tasks may need jitter in one call: walk from the one random number that came in.
+local jitter_steps = 0
+local function next_random()
+  jitter_steps = jitter_steps + 1
+  return (request.random + jitter_steps * 0.6180339887498949) % 1
+end
+
+-- The worker's load is kept here and nowhere else, so that drain can trust it.
+local released = {}   -- worker -> how many leases it gave up or lost in this call
+local function release_slot(worker)
+  if worker then released[worker] = (released[worker] or 0) + 1 end
+end
+
+local function update_released_workers()
+  for worker, slots in pairs(released) do
+    local key = worker_key(worker)
+    if redis.call('EXISTS', key) == 1 and redis.call('HINCRBY', key, 'load', -slots) <= 0 then
+      redis.call('HSET', key, 'idle_since_us', now_us)
+    end
+  end
+end
+
+local function notify_watchers(task)
+  for inbox in string.gmatch(task.watchers or '', '%S+') do redis.call('PUBLISH', inbox, task.id) end
+end
+
+-- completed, failed or cancelled: kept for as long as results are kept, then purged.
+local function finish(task, state, field, value)
+  local key = task_key(task.id)
+  if config.result_retention_us > 0 then
+    redis.call('HSET', key, 'state', state, 'finished_us', now_us)
+    if field then redis.call('HSET', key, field, value) end
+    redis.call('ZADD', finished_key, now_us + config.result_retention_us, task.id)
+  else
+    redis.call('DEL', key)
+  end
+  notify_watchers(task)
+  event(task.id, state, task.promoted or task.level, task.retries + 1, task.worker)
+end
+
+local function dead_letter(task, reason, problem)
+  redis.call('HSET', task_key(task.id), 'state', 'dead_letter', 'reason', reason, 'error', problem, 'finished_us', now_us)
+  redis.call('ZADD', dead_key, now_us, task.id)
+  notify_watchers(task)
+  event(task.id, 'dead_letter', task.level, task.retries + 1, task.worker, reason)
+end
+
+local function remember_attempt(task, reason, problem)
+  local key = task_key(task.id)
+  local packed = redis.call('HGET', key, 'history')
+  local history = packed and cmsgpack.unpack(packed) or {}
+  history[#history + 1] = {task.retries + 1, task.worker or '', task.started_us, now_us, reason, problem}
+  if #history > MAX_HISTORY then table.remove(history, 1) end
+  redis.call('HSET', key, 'history', cmsgpack.pack(history))
+end
+
+-- After a failed attempt: wait for the next one, or be buried. The task returns to its original level.
+local function retry_or_bury(task, reason, problem, after_us)
+  remember_attempt(task, reason, problem)
+  if task.retries + 1 > task.max_retries then
+    return dead_letter(task, 'max_retries_exceeded', problem)
+  end
+  local delay_us = after_us or backoff_us(task.retries, next_random())
+  local key = task_key(task.id)
+  local level = existing_level(task.level)
+  redis.call('HDEL', key, 'worker', 'promoted', 'started_us')
+  if delay_us > 0 then
+    redis.call('HSET', key, 'state', 'retrying', 'retries', task.retries + 1, 'level', level, 'error', problem)
+    redis.call('ZADD', delayed_key, now_us + delay_us, task.id)
+  else
+    redis.call('HSET', key, 'state', 'queued', 'retries', task.retries + 1, 'level', level, 'error', problem)
+    make_ready(task.id, level, task.caps, task.place_us)
+  end
+  event(task.id, 'retrying', level, task.retries + 1, task.worker, reason)
+end

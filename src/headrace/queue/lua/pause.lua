@@ -1,0 +1,11 @@
+#!lua flags=allow-oom
+-- pause: stop or resume handing out tasks. Enqueue, settle and repair go on.
+--
+-- ARGV[1]  {paused}
+-- Answer   {'ok'} | {'unknown_queue'}
+--@include base
+--@include ready
+if not config then return answer('unknown_queue') end
+redis.call('HSET', config_key, 'paused', request.paused and '1' or '0')
+if not request.paused then wake_everyone() end
+return answer('ok')

@@ -1,0 +1,34 @@
+#!lua flags=allow-oom
+-- purge: delete what has outlived its retention, at most `limit` tasks a call.
+--
+-- ARGV[1]  {limit}
+-- Answer   {'ok', finished tasks, dead letters, worker records}   more may be left when one equals `limit`
+--          {'unknown_queue'}
+--@include base
+if not config then return answer('unknown_queue') end
+check_types()
+
+local DEAD_WORKER_KEPT_US = 3600 * 1000000
+
+local function delete_tasks(key, before_us)
+  local ids = redis.call('ZRANGEBYSCORE', key, '-inf', before_us, 'LIMIT', 0, request.limit)
+  for _, id in ipairs(ids) do redis.call('DEL', task_key(id)) end
+  remove_all(key, ids)
+  return #ids
+end
+
+local finished = delete_tasks(finished_key, now_us)
+local dead = 0
+if config.dead_retention_us > 0 then dead = delete_tasks(dead_key, now_us - config.dead_retention_us) end
+
+local workers = redis.call('ZRANGEBYSCORE', dead_workers_key, '-inf', now_us - DEAD_WORKER_KEPT_US, 'LIMIT', 0, request.limit)
+for _, worker in ipairs(workers) do redis.call('DEL', worker_key(worker), worker_wake_key(worker)) end
+remove_all(dead_workers_key, workers)
+
+-- A capability set that nothing waits for is forgotten; the next task that needs it announces it anew.
+for _, capset in ipairs(redis.call('SMEMBERS', capsets_key)) do
+  local waiting = 0
+  for _, level in ipairs(config.levels) do waiting = waiting + redis.call('ZCARD', ready_key(level.name, capset)) end
+  if waiting == 0 and capset ~= '' then redis.call('SREM', capsets_key, capset) end
+end
+return answer('ok', finished, dead, #workers)

@@ -1,0 +1,104 @@
+#!lua flags=allow-oom
+-- settle: what became of leased tasks. Each row is judged by its fencing token, on its own.
+--
+-- ARGV[1]  {random, rows = {{id, token, outcome, body, after_us}, ...}}
+--          outcome 'completed'    body = result as JSON
+--                  'failed'       body = error as JSON; for good, no retry
+--                  'retry'        body = error as JSON; after_us -1 means the queue's backoff
+--                  'snoozed'      after_us; no attempt is spent
+--                  'handed_back'  returns to its place at once; no attempt is spent
+--                  'cancelled'    the handler was stopped because somebody asked
+-- Answer   {'ok', {status, ...}}
+--          status 'settled'    done
+--                 'duplicate'  this very settle had already arrived (its answer was lost)
+--                 'lost'       the token is stale: the lease was taken back; nothing was changed
+--                 'gone'       there is no such task (any more)
+--          {'unknown_queue'}
+--@include base
+--@include events
+--@include ready
+--@include attempts
+if not config then return answer('unknown_queue') end
+check_types()
+
+local MAX_SAMPLES = 1000
+
+-- The states in which a settle with this outcome leaves a task, for recognising one that arrives twice.
+local LEADS_TO = {
+  completed = {completed = true},
+  failed = {failed = true, cancelled = true},
+  retry = {retrying = true, queued = true, dead_letter = true, cancelled = true},
+  snoozed = {scheduled = true, queued = true, cancelled = true},
+  handed_back = {queued = true, cancelled = true},
+  cancelled = {cancelled = true},
+}
+
+local samples = {}
+local apply = {}
+
+function apply.completed(task, result)
+  finish(task, 'completed', 'result', result)
+  if #samples < 100 then
+    samples[#samples + 1] = string.format('%.0f:%.0f', task.started_us - task.place_us, now_us - task.started_us)
+  end
+end
+
+function apply.failed(task, problem)
+  remember_attempt(task, 'failed', problem)
+  finish(task, 'failed', 'error', problem)
+end
+
+function apply.retry(task, problem, after_us)
+  if after_us < 0 then after_us = nil end
+  retry_or_bury(task, 'error', problem, after_us)
+end
+
+function apply.snoozed(task, _, after_us)
+  local key = task_key(task.id)
+  redis.call('HDEL', key, 'worker', 'started_us')
+  redis.call('HSET', key, 'state', 'scheduled')
+  redis.call('ZADD', delayed_key, now_us + after_us, task.id)
+  event(task.id, 'snoozed', task.level, task.retries + 1, task.worker)
+end
+
+function apply.handed_back(task)
+  local key = task_key(task.id)
+  redis.call('HDEL', key, 'worker', 'started_us')
+  local level = existing_level(task.promoted or task.level)
+  redis.call('HSET', key, 'state', 'queued')
+  if level ~= task.level then redis.call('HSET', key, 'promoted', level) end
+  make_ready(task.id, level, task.caps, task.place_us)
+  event(task.id, 'handed_back', level, task.retries + 1, task.worker)
+end
+
+function apply.cancelled(task) finish(task, 'cancelled') end
+
+local statuses, settled_ids = {}, {}
+for index, row in ipairs(request.rows) do
+  local id, token, outcome, body, after_us = row[1], row[2], row[3], row[4], row[5]
+  local task = load_task(id)
+  if not task then
+    statuses[index] = 'gone'
+  elseif task.token ~= token then
+    statuses[index] = 'lost'
+  elseif task.state ~= 'executing' then
+    statuses[index] = LEADS_TO[outcome][task.state] and 'duplicate' or 'lost'
+  else
+    -- Work that is done is done; anything less gives way to a cancellation.
+    if task.cancel and outcome ~= 'completed' then outcome = 'cancelled' end
+    apply[outcome](task, body, after_us)
+    release_slot(task.worker)
+    settled_ids[#settled_ids + 1] = id
+    statuses[index] = 'settled'
+  end
+end
+
+remove_all(leases_key, settled_ids)
+if #samples > 0 then
+  redis.call('LPUSH', latencies_key, unpack(samples))
+  redis.call('LTRIM', latencies_key, 0, MAX_SAMPLES - 1)
+end
+update_released_workers()
+wake_for_ready()
+publish_events()
+return answer('ok', statuses)

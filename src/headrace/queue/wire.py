@@ -1,0 +1,235 @@
+"""What travels between Python and the scripts: one msgpack text in, one out.
+
+Python's cost per argument is far above Redis' cost of unpacking, so a batch of any size is one argument.
+Time travels in whole microseconds.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from headrace.model.config import MAX_DURATION_S, QueueConfig
+from headrace.model.figures import LevelFigures, QueueStats, WorkerFigures, WorkerRecord, percentiles
+from headrace.model.outcomes import Problem, Settlement
+from headrace.model.retry import attempt_timeout_s
+from headrace.model.states import TaskState, WorkerActivity, WorkerState
+from headrace.model.task import Attempt, ClaimedTask, NewTask, TaskMessage, TaskRecord
+
+_US = 1_000_000
+
+pack = msgspec.msgpack.Encoder().encode
+unpack = msgspec.msgpack.Decoder().decode
+
+
+def to_us(seconds: float) -> int:
+    return round(seconds * _US)
+
+
+def to_s(microseconds: float) -> float:
+    return microseconds / _US
+
+
+def script_config(config: QueueConfig) -> dict[str, Any]:
+    """The configuration as the scripts read it."""
+    return {
+        "levels": [
+            {
+                "name": level.name,
+                "weight": level.weight,
+                "max_retries": level.max_retries,
+                "timeout_us": to_us(level.timeout_s),
+            }
+            for level in config.levels
+        ],
+        "default_level": config.default_level,
+        "selection": config.selection,
+        "boosts": [{"after_us": to_us(boost.after_s), "factor": boost.factor} for boost in config.boosts],
+        "promotions": [
+            {"source": rule.source, "target": rule.target, "after_us": to_us(rule.after_s), "batch": rule.batch}
+            for rule in config.promotion_rules
+        ],
+        "promotion_interval_us": to_us(config.promotion_interval_s),
+        "backoff_base_us": to_us(config.retry.base_s),
+        "backoff_max_us": to_us(config.retry.max_s),
+        "backoff_jitter": config.retry.jitter,
+        "timeout_factor": config.retry.timeout_factor,
+        "max_duration_us": to_us(MAX_DURATION_S),
+        "lease_us": to_us(config.lease_s),
+        "worker_dead_after_us": to_us(config.worker_dead_after_s),
+        "max_crashes": config.max_crashes,
+        "idempotency_window_us": to_us(config.idempotency_window_s),
+        "result_retention_us": to_us(config.result_retention_s),
+        "dead_retention_us": to_us(config.dead_letter_retention_s or 0),
+        "max_payload_bytes": config.max_payload_bytes,
+        "max_delay_us": to_us(config.max_delay_s),
+        "events_max": config.events_max,
+    }
+
+
+def new_task_row(task: NewTask) -> tuple[Any, ...]:
+    return (
+        task.task_id,
+        task.level,
+        task.capabilities,
+        to_us(task.delay_s),
+        -1 if task.max_retries is None else task.max_retries,
+        -1 if task.timeout_s is None else to_us(task.timeout_s),
+        task.idempotency_key,
+        task.message,
+    )
+
+
+def settlement_row(settlement: Settlement) -> tuple[Any, ...]:
+    after_us = -1 if settlement.after_s is None else to_us(settlement.after_s)
+    return (settlement.task_id, settlement.token, settlement.outcome.value, settlement.body, after_us)
+
+
+class ClaimReply(msgspec.Struct, frozen=True):
+    """The answer to a claim."""
+
+    status: str
+    """ok, paused, draining or unregistered."""
+    tasks: list[ClaimedTask]
+    next_due_in_s: float | None
+    """When the next delayed task becomes due; None when there is none."""
+    capsets: list[str]
+    """The capability sets to block on."""
+
+
+def claim_reply(reply: list[Any]) -> ClaimReply:
+    status, now_us, next_due_us, tasks, capsets = reply if len(reply) == 5 else (reply[0], 0, 0, [], [])
+    return ClaimReply(
+        status=status,
+        tasks=[
+            ClaimedTask(task_id, message, token, retries, timeout_us / _US, level, created_us / _US)
+            for task_id, message, token, retries, timeout_us, level, created_us in tasks
+        ],
+        next_due_in_s=max(0.0, to_s(next_due_us - now_us)) if next_due_us else None,
+        capsets=capsets,
+    )
+
+
+def problem_from(text: str) -> Problem:
+    return msgspec.json.decode(text, type=Problem)
+
+
+def _optional_time(fields: dict[str, str], name: str) -> float | None:
+    return to_s(float(fields[name])) if name in fields else None
+
+
+def _paired(flat: list[Any]) -> dict[str, Any]:
+    return dict(zip(flat[::2], flat[1::2], strict=True))
+
+
+def task_record(task_id: str, queue: str, config: QueueConfig, flat: list[Any]) -> TaskRecord:
+    """A task's hash, as `watch.lua` returns it, for people."""
+    fields = _paired(flat)
+    message = msgspec.json.decode(fields["msg"], type=TaskMessage)
+    retries = int(fields.get("retries", 0))
+    return TaskRecord(
+        task_id=task_id,
+        queue=queue,
+        type=message.type,
+        state=TaskState(fields["state"]),
+        priority=fields["level"],
+        effective_priority=fields.get("promoted", fields["level"]),
+        capabilities=tuple(filter(None, fields.get("caps", "").split(","))),
+        args=message.args,
+        kwargs=message.kwargs,
+        traceparent=message.traceparent,
+        retry_count=retries,
+        max_retries=int(fields["max_retries"]),
+        timeout_s=attempt_timeout_s(config.retry, to_s(float(fields["timeout_us"])), retries),
+        created_at_s=to_s(float(fields["created_us"])),
+        started_at_s=_optional_time(fields, "started_us"),
+        finished_at_s=_optional_time(fields, "finished_us"),
+        worker=fields.get("worker"),
+        result=msgspec.json.decode(fields["result"]) if fields.get("result") else None,
+        problem=problem_from(fields["error"]) if fields.get("error") else None,
+        reason=fields.get("reason", ""),
+        progress=msgspec.json.decode(fields["progress"]) if "progress" in fields else None,
+        cancel_requested="cancel" in fields,
+        history=tuple(
+            Attempt(number, worker, to_s(started_us), to_s(ended_us), reason, problem_from(problem))
+            for number, worker, started_us, ended_us, reason, problem in fields.get("history", ())
+        ),
+    )
+
+
+def queue_stats(reply: list[Any]) -> QueueStats:
+    """The answer of `stats.lua`, for people."""
+    _, now_us, levels, places, workers, dead_workers, stats, completed, failed, samples, paused = reply
+    fields = _paired(stats)
+    waits, runs = [], []
+    for sample in samples:
+        wait, _, run = sample.partition(":")
+        waits.append(to_s(float(wait)))
+        runs.append(to_s(float(run)))
+    return QueueStats(
+        at_s=to_s(now_us),
+        paused=paused,
+        levels={
+            name: LevelFigures(
+                depth=depth,
+                oldest_age_s=to_s(max(0, now_us - oldest_us)) if oldest_us else 0.0,
+                last_enqueue_at_s=_optional_time(fields, f"last_enqueue:{name}"),
+                last_dequeue_at_s=_optional_time(fields, f"last_dequeue:{name}"),
+            )
+            for name, depth, oldest_us in levels
+        },
+        executing=places[0],
+        delayed=places[1],
+        dead_letter=places[2],
+        finished=places[3],
+        workers=WorkerFigures(
+            active=sum(state == "active" for state, _, _ in workers),
+            draining=sum(state == "draining" for state, _, _ in workers),
+            dead=dead_workers,
+            total_capacity=sum(capacity for _, _, capacity in workers),
+            used_capacity=sum(load for _, load, _ in workers),
+        ),
+        completed_last_minute=completed,
+        failed_last_minute=failed,
+        wait=percentiles(waits),
+        run=percentiles(runs),
+        counters={
+            name: int(value)
+            for name, value in fields.items()
+            if not name.startswith(("last_enqueue:", "last_dequeue:")) and name != "promoted_at_us"
+        },
+    )
+
+
+WORKER_FIELDS = (
+    "state",
+    "load",
+    "idle_since_us",
+    "parked",
+    "capacity",
+    "caps",
+    "version",
+    "host",
+    "registered_us",
+    "heartbeat_us",
+)
+
+
+def worker_record(worker: str, fields: dict[str, str]) -> WorkerRecord:
+    """A worker's hash, for people."""
+    load = int(fields.get("load", 0))
+    return WorkerRecord(
+        worker=worker,
+        state=WorkerState(fields["state"]),
+        activity=WorkerActivity.BUSY if load > 0 else WorkerActivity.IDLE,
+        idle_since_s=None if load > 0 else to_s(float(fields["idle_since_us"])),
+        parked="parked" in fields,
+        capacity=int(fields.get("capacity", 0)),
+        load=load,
+        capabilities=tuple(filter(None, fields.get("caps", "").split(","))),
+        version=fields.get("version", ""),
+        host=fields.get("host", ""),
+        registered_at_s=to_s(float(fields["registered_us"])),
+        heartbeat_at_s=to_s(float(fields["heartbeat_us"])),
+    )

@@ -1,0 +1,87 @@
+#!/usr/bin/env bash
+# Installs the system packages that the tests need, and only those that are missing:
+#
+#   redis-server   the tests start private servers of their own, on free ports
+#   libfaketime    the tests move a server's clock with it
+#
+# Debian's redis-server package starts a service on port 6379 and enables it at boot. Nobody asked for
+# that here, so both are prevented. A server that was installed before is left as it is.
+set -euo pipefail
+
+readonly policy=/usr/sbin/policy-rc.d
+scratch=''
+
+has_redis_server() {
+    command -v redis-server >/dev/null
+}
+
+has_libfaketime() {
+    compgen -G '/usr/lib/*/faketime/libfaketime.so.1' >/dev/null ||
+        compgen -G '/usr/lib*/faketime/libfaketime.so.1' >/dev/null ||
+        compgen -G '/usr/local/lib/faketime/libfaketime.so.1' >/dev/null
+}
+
+missing_packages() {
+    has_redis_server || echo redis-server
+    has_libfaketime || echo libfaketime
+}
+
+# invoke-rc.d asks policy-rc.d before it starts a service; 101 means "not allowed". A policy that the
+# machine already has is put back, whichever way this script ends.
+forbid_service_starts() {
+    scratch=$(mktemp -d)
+    trap restore_policy EXIT
+    trap 'exit 130' INT
+    trap 'exit 143' TERM
+    if [[ -e $policy ]]; then
+        cp -a "$policy" "$scratch/policy-rc.d"
+    fi
+    printf '#!/bin/sh\nexit 101\n' >"$scratch/forbid"
+    install -m 0755 "$scratch/forbid" "$policy"
+}
+
+restore_policy() {
+    if [[ -e $scratch/policy-rc.d ]]; then
+        cp -a "$scratch/policy-rc.d" "$policy"
+    else
+        rm -f "$policy"
+    fi
+    rm -rf "$scratch"
+}
+
+# The package lists are fetched only when they do not know every package, or name files that are gone.
+apt_install() {
+    export DEBIAN_FRONTEND=noninteractive
+    local -a install=(apt-get install --yes --quiet --no-install-recommends)
+    if apt-cache show "$@" >/dev/null 2>&1 && "${install[@]}" "$@"; then
+        return
+    fi
+    apt-get update --quiet
+    "${install[@]}" "$@"
+}
+
+main() {
+    local -a packages
+    mapfile -t packages < <(missing_packages)
+    if ((${#packages[@]} == 0)); then
+        return
+    fi
+    if ((EUID != 0)) || ! command -v apt-get >/dev/null; then
+        echo "Please install by hand, as this needs root and apt-get: ${packages[*]} (Debian's package names)." >&2
+        exit 1
+    fi
+
+    forbid_service_starts
+    apt_install "${packages[@]}"
+    if [[ " ${packages[*]} " == *' redis-server '* ]] && command -v systemctl >/dev/null; then
+        systemctl disable --quiet redis-server.service
+    fi
+
+    mapfile -t packages < <(missing_packages)
+    if ((${#packages[@]} > 0)); then
+        echo "Installed, but still not found where it is looked for: ${packages[*]}." >&2
+        exit 1
+    fi
+}
+
+main
