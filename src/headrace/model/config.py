@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from .errors import InvalidConfig
+from .errors import InvalidConfig, InvalidInput
 from .names import check_name
 
 MAX_LEVELS = 32
@@ -126,6 +126,8 @@ def config_from_mapping(values: Any) -> QueueConfig:
     try:
         return msgspec.convert(values, QueueConfig)
     except msgspec.ValidationError as error:
+        if isinstance(error.__cause__, InvalidInput):
+            raise error.__cause__ from None  # our own check, which has named the field
         problem, _, path = str(error).partition(" - at ")
         raise InvalidConfig(path.strip("`").removeprefix("$.") or "config", problem) from error
 
@@ -205,7 +207,7 @@ def _check_durations(config: QueueConfig) -> None:
 
 
 def _number(
-    field: str, value: float, *, above: float | None = None, at_least: float | None = None, at_most: float
+    field: str, value: object, *, above: float | None = None, at_least: float | None = None, at_most: float
 ) -> None:
     if not isinstance(value, (int, float)) or isinstance(value, bool) or not math.isfinite(value):
         raise InvalidConfig(field, f"must be a number, not {value!r}")
@@ -217,7 +219,7 @@ def _number(
         raise InvalidConfig(field, f"is {value:g}; it must be at most {at_most:g}")
 
 
-def _count(field: str, value: int, low: int, high: int) -> None:
+def _count(field: str, value: object, low: int, high: int) -> None:
     if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
         raise InvalidConfig(field, f"is {value!r}; it must be a whole number from {low} to {high}")
 

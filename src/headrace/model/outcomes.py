@@ -14,7 +14,7 @@ import msgspec
 from .errors import InvalidInput
 
 
-class Retry(Exception):  # noqa: N818 - an instruction, not an error
+class Retry(Exception):
     """Raise it to try again later, in ``after_s`` seconds or after the queue's backoff. Spends an attempt."""
 
     def __init__(self, reason: str = "", *, after_s: float | None = None) -> None:
@@ -22,14 +22,14 @@ class Retry(Exception):  # noqa: N818 - an instruction, not an error
         self.after_s = None if after_s is None else _seconds("after_s", after_s)
 
 
-class Fail(Exception):  # noqa: N818
+class Fail(Exception):
     """Raise it when no retry can help: the task becomes ``failed``."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
 
 
-class Snooze(Exception):  # noqa: N818
+class Snooze(Exception):
     """Raise it when the time is not right: the task is scheduled again and no attempt is spent."""
 
     def __init__(self, after_s: float) -> None:
@@ -37,8 +37,8 @@ class Snooze(Exception):  # noqa: N818
         self.after_s = _seconds("after_s", after_s)
 
 
-def _seconds(field: str, value: float) -> float:
-    if not isinstance(value, (int, float)) or not math.isfinite(value) or value < 0:
+def _seconds(field: str, value: object) -> float:
+    if not isinstance(value, (int, float)) or isinstance(value, bool) or not math.isfinite(value) or value < 0:
         raise InvalidInput(field, f"must be a number of seconds from 0 up, not {value!r}")
     return float(value)
 

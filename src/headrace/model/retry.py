@@ -14,4 +14,7 @@ def backoff_s(policy: RetryPolicy, retries: int, random: float = 0.0) -> float:
 
 def attempt_timeout_s(policy: RetryPolicy, timeout_s: float, retries: int) -> float:
     """How long the attempt after ``retries`` retries may run."""
-    return min(timeout_s * policy.timeout_factor**retries, MAX_DURATION_S)
+    try:
+        return min(timeout_s * policy.timeout_factor**retries, MAX_DURATION_S)
+    except OverflowError:
+        return MAX_DURATION_S

@@ -38,7 +38,10 @@ def choose_level(config: QueueConfig, oldest_wait_s: Mapping[str, float], random
     weights = effective_weights(config.levels, config.boosts, oldest_wait_s)
     if not weights:
         return None
-    point = random * sum(weights.values())
+    total = 0.0
+    for weight in weights.values():
+        total += weight  # not sum(): it compensates rounding errors since Python 3.12, and Lua does not
+    point = random * total
     for name, weight in weights.items():
         point -= weight
         if point < 0:

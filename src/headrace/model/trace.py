@@ -13,7 +13,7 @@ _TRACEPARENT = re.compile(r"[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{
 _current: contextvars.ContextVar[str] = contextvars.ContextVar("headrace_traceparent", default="")
 
 
-def check_traceparent(field: str, value: str) -> str:
+def check_traceparent(field: str, value: object) -> str:
     """Return ``value`` if it is a W3C traceparent, else raise `InvalidInput`."""
     if not isinstance(value, str) or not _TRACEPARENT.fullmatch(value) or value.startswith("ff"):
         raise InvalidInput(field, f"{str(value)[:80]!r} is not a W3C traceparent (00-<32 hex>-<16 hex>-<2 hex>)")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from headrace.model.errors import TaskNotFound
 from headrace.model.figures import QueueStats, WorkerRecord
@@ -73,7 +74,7 @@ class Inspector:
                 records.append(wire.worker_record(worker, fields))
         return records
 
-    async def _read(self, name: str, request: object) -> list[object]:
+    async def _read(self, name: str, request: object) -> list[Any]:
         call = ScriptCall(script(name), self._queue.keys.fixed, (wire.pack(request),))
         (reply,) = await self._transport.run(call)
         return self._queue._opened(reply)

@@ -22,6 +22,7 @@ for level in pairs(level_names) do
     end
   end
 end
+check_types()
 redis.call('HSET', config_key, 'packed', cmsgpack.pack(request.config), 'json', request.json, 'owner', request.owner,
   'generation', request.generation)
 redis.call('SADD', capsets_key, '')

@@ -6,6 +6,7 @@
 --@include base
 --@include ready
 if not config then return answer('unknown_queue') end
+check_types()
 redis.call('HSET', config_key, 'paused', request.paused and '1' or '0')
 if not request.paused then wake_everyone() end
 return answer('ok')

@@ -55,7 +55,7 @@ end
 
 function apply.snoozed(task, _, after_us)
   local key = task_key(task.id)
-  redis.call('HDEL', key, 'worker', 'started_us')
+  redis.call('HDEL', key, 'worker', 'started_us', 'promoted')   -- it will wait anew, at its own level
   redis.call('HSET', key, 'state', 'scheduled')
   redis.call('ZADD', delayed_key, now_us + after_us, task.id)
   event(task.id, 'snoozed', task.level, task.retries + 1, task.worker)
@@ -63,7 +63,7 @@ end
 
 function apply.handed_back(task)
   local key = task_key(task.id)
-  redis.call('HDEL', key, 'worker', 'started_us')
+  redis.call('HDEL', key, 'worker', 'started_us', 'promoted')
   local level = existing_level(task.promoted or task.level)
   redis.call('HSET', key, 'state', 'queued')
   if level ~= task.level then redis.call('HSET', key, 'promoted', level) end

@@ -21,7 +21,7 @@ end
 -- it has room for. There are never more tokens than workers; a claim that finds nothing clears them.
 local function wake(capset, tasks)
   local key = wake_key(capset)
-  local wanted = math.min(tasks, redis.call('ZCARD', workers_key)) - redis.call('LLEN', key)
+  local wanted = math.min(tasks, redis.call('ZCARD', workers_key) - redis.call('LLEN', key))
   for _ = 1, wanted do redis.call('RPUSH', key, '1') end
 end
 

@@ -1,0 +1,94 @@
+"""Where an app's tasks go: to Redis, or, in a user's tests, nowhere further than this process."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Protocol
+
+from headrace.model.config import QueueConfig
+from headrace.model.errors import TaskNotFound
+from headrace.model.task import NewTask, TaskRecord
+from headrace.queue.connection import Connection
+from headrace.queue.inbox import Inbox
+from headrace.queue.inspection import Inspector
+from headrace.queue.keys import queue_names_key
+from headrace.queue.queue import EnqueueResult, Queue
+from headrace.queue.settings import RedisSettings
+from headrace.queue.transport import Transport
+
+
+class Backend(Protocol):
+    """What `Headrace` needs from where its tasks go."""
+
+    async def enqueue(self, queue: str, tasks: Sequence[NewTask]) -> list[EnqueueResult]: ...
+    async def task(self, queue: str, task_id: str) -> TaskRecord: ...
+    async def finished(self, queue: str, task_id: str, timeout_s: float | None) -> TaskRecord: ...
+    async def cancel(self, queue: str, task_ids: Sequence[str]) -> list[str]: ...
+    async def position(self, queue: str, task_id: str) -> int: ...
+    async def aclose(self) -> None: ...
+
+
+class RedisBackend:
+    """One event loop's connection to Redis. Opened, and the declared queues published, on first use."""
+
+    def __init__(self, settings: RedisSettings, tenant: str, declared: Sequence[QueueConfig]) -> None:
+        self.tenant = tenant
+        self.connection = Connection(settings)
+        self.transport = Transport(self.connection)
+        self._inbox = Inbox(self.connection)
+        self._declared = {config.name: config for config in declared}
+        self._published: set[str] = set()
+        self._opening = asyncio.Lock()
+
+    async def queue(self, name: str) -> Queue:
+        """The queue, on an open connection."""
+        queue = Queue(self.transport, self.tenant, name)
+        if name in self._published:
+            return queue
+        async with self._opening:
+            await self.connection.open()
+            if name in self._declared and name not in self._published:
+                await queue.define(self._declared[name])
+            self._published.add(name)
+        return queue
+
+    async def inspector(self, name: str) -> Inspector:
+        """The readable side of the queue, on an open connection."""
+        return Inspector(self.transport, await self.queue(name))
+
+    async def queue_names(self) -> list[str]:
+        """The tenant's queues, those declared by this app included."""
+        await self.connection.open()
+        for name in self._declared:
+            await self.queue(name)
+        names = await self.transport.execute("SMEMBERS", queue_names_key(self.tenant))
+        return sorted(name.decode() for name in names)
+
+    async def enqueue(self, queue: str, tasks: Sequence[NewTask]) -> list[EnqueueResult]:
+        return await (await self.queue(queue)).enqueue(tasks)
+
+    async def task(self, queue: str, task_id: str) -> TaskRecord:
+        return await (await self.inspector(queue)).task(task_id)
+
+    async def finished(self, queue: str, task_id: str, timeout_s: float | None) -> TaskRecord:
+        return await self._inbox.finished(await self.inspector(queue), task_id, timeout_s)
+
+    async def cancel(self, queue: str, task_ids: Sequence[str]) -> list[str]:
+        return await (await self.queue(queue)).cancel(task_ids)
+
+    async def position(self, queue: str, task_id: str) -> int:
+        return await (await self.inspector(queue)).position(task_id)
+
+    async def find(self, task_id: str) -> TaskRecord:
+        """Look for a task in all of the tenant's queues."""
+        for name in await self.queue_names():
+            try:
+                return await self.task(name, task_id)
+            except TaskNotFound:
+                continue
+        raise TaskNotFound(task_id)
+
+    async def aclose(self) -> None:
+        await self._inbox.aclose()
+        await self.connection.aclose()

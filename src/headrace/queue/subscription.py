@@ -1,0 +1,52 @@
+"""Listening to channels, across reconnects."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator
+
+import structlog
+from redis.exceptions import RedisError
+
+from .connection import Connection
+
+_PING_EVERY_S = 15.0
+_LONGEST_PAUSE_S = 5.0
+
+_log = structlog.get_logger(__name__)
+
+
+class Subscription:
+    """The messages of some channels.
+
+    Published messages are lost while nobody listens, so they are never the only way to learn something:
+    whoever reads them also has a slower, certain way (a heartbeat, a second look at the task).
+    """
+
+    def __init__(self, connection: Connection, *channels: str) -> None:
+        self._connection = connection
+        self._channels = channels
+
+    async def messages(self) -> AsyncIterator[str | None]:
+        """Each message as text; None whenever the subscription (re)starts and some may have been missed."""
+        pause_s = 0.1
+        while True:
+            client = self._connection.pubsub_client()
+            pubsub = client.pubsub(ignore_subscribe_messages=True)
+            try:
+                await pubsub.subscribe(*self._channels)
+                pause_s = 0.1
+                yield None
+                while True:
+                    message = await pubsub.get_message(timeout=_PING_EVERY_S)
+                    if message is None:
+                        await pubsub.ping()  # finds out about a peer that is gone without a word
+                    elif message["type"] == "message":
+                        yield message["data"].decode()
+            except (TimeoutError, RedisError, OSError) as error:
+                _log.warning("subscription interrupted", channels=self._channels, error=str(error))
+                await asyncio.sleep(random.uniform(0, pause_s))
+                pause_s = min(pause_s * 2, _LONGEST_PAUSE_S)
+            finally:
+                await pubsub.aclose()

@@ -1,0 +1,177 @@
+"""Scripts and plain commands to Redis, through outages and failovers.
+
+Resending is safe because every Headrace script is idempotent: each call carries the ids (and, where a lease
+is concerned, the fencing token) of what it changes, and a second run finds the change made and says so. A call
+whose answer was lost is therefore sent again as it was.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import structlog
+from redis.exceptions import AskError, ClusterError, NoScriptError, ReadOnlyError, ResponseError
+
+from headrace.model.errors import BackendError, HeadraceError
+
+from .connection import DRIVER_ERRORS, Connection, Route, Word, as_backend_error, is_transient, pack
+
+PATIENCE_S: Final = 5.0
+_FIRST_PAUSE_S: Final = 0.02
+_LONGEST_PAUSE_S: Final = 1.0
+
+# Replies that say that somebody else is the primary now. So does NOREPLICAS, for which the driver has no
+# class: its replicas leave a primary that was deposed before it knows itself.
+_WRONG_SERVER: Final = (ReadOnlyError, AskError, ClusterError)
+_UNANSWERED: Final = object()
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """A Lua script; ``sha`` is the SHA-1 of ``source`` in hexadecimal, which is how Redis knows it."""
+
+    name: str
+    source: bytes
+    sha: str
+
+
+@dataclass(frozen=True, slots=True)
+class ScriptCall:
+    """One run of a script. The keys of all calls that are sent together share one hash tag."""
+
+    script: Script
+    keys: tuple[bytes, ...]
+    args: tuple[bytes, ...]
+
+
+class Transport:
+    """Sends calls and returns raw replies; what goes wrong for good comes out as a ``BackendError``."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._in_trouble = False
+
+    async def run(self, *calls: ScriptCall, patience_s: float = PATIENCE_S, return_errors: bool = False) -> list[Any]:
+        """Run the calls in order and in one round trip; the replies come in the order of the calls.
+
+        While Redis is away the calls without a reply are sent again until ``patience_s`` is over (0: one try
+        only). Each try is given its full command timeout, the last one included. When all calls are through,
+        the first error is raised; with ``return_errors`` errors take their replies' places instead, so that
+        the replies of the other calls are not lost.
+        """
+        if not calls:
+            return []
+        payloads = [_pack_evalsha(call) for call in calls]
+        keys = calls[0].keys
+        replies = await self._deliver(payloads, calls, keys[0] if keys else None, patience_s)
+        if not return_errors:
+            _raise_first(replies)
+        return replies
+
+    async def execute(self, *command: Word, patience_s: float = PATIENCE_S) -> Any:
+        """Run one plain command, a word per argument, and return its raw reply (bytes, numbers, lists).
+
+        It is sent again like a script call, so it must not matter whether it runs once or twice.
+        """
+        replies = await self._deliver([pack(*command)], (), command, patience_s)
+        _raise_first(replies)
+        return replies[0]
+
+    async def _deliver(
+        self, payloads: list[bytes], calls: Sequence[ScriptCall], route: Route, patience_s: float
+    ) -> list[Any]:
+        """One reply, or ``HeadraceError``, for each payload."""
+        deadline_s = asyncio.get_running_loop().time() + patience_s
+        replies: list[Any] = []
+        failure = await self._attempt(payloads, replies, route)
+        if failure is None and not any(isinstance(reply, ResponseError) for reply in replies):
+            self._note_recovery()
+            return replies
+
+        replies += [_UNANSWERED] * (len(payloads) - len(replies))
+        unknown_scripts: set[int] = set()
+        longest_pause_s = _FIRST_PAUSE_S
+        while True:
+            for position, reply in enumerate(replies):
+                if isinstance(reply, NoScriptError) and calls and position not in unknown_scripts:
+                    # EVAL runs the script and makes it known in one go, on whichever node the call ends up.
+                    payloads[position] = _pack_eval(calls[position])
+                    replies[position] = _UNANSWERED
+                    unknown_scripts.add(position)
+            refused = [position for position, reply in enumerate(replies) if self._will_pass(reply)]
+            waiting = [
+                position for position, reply in enumerate(replies) if reply is _UNANSWERED or position in refused
+            ]
+            trouble = failure or (replies[refused[0]] if refused else None)
+            if not waiting or not await self._may_try_again(trouble, longest_pause_s, deadline_s):
+                break
+            if trouble is not None:
+                longest_pause_s = min(longest_pause_s * 2, _LONGEST_PAUSE_S)
+            answers: list[Any] = []
+            failure = await self._attempt([payloads[position] for position in waiting], answers, route)
+            for position, answer in zip(waiting, answers, strict=False):  # fewer when the connection broke
+                replies[position] = answer
+        if trouble is None:
+            self._note_recovery()
+        return [self._translate(trouble if reply is _UNANSWERED else reply) for reply in replies]
+
+    async def _attempt(self, payloads: Sequence[bytes], answers: list[Any], route: Route) -> Exception | None:
+        try:
+            await self._connection.exchange(payloads, answers, route)
+        except (*DRIVER_ERRORS, BackendError) as error:
+            return error
+        return None
+
+    async def _may_try_again(self, trouble: Exception | None, longest_pause_s: float, deadline_s: float) -> bool:
+        """Wait a moment after trouble; False when there is no hope or no time left."""
+        if trouble is None:
+            return True  # only scripts that Redis did not know yet
+        if not is_transient(trouble, self._connection.settings):
+            return False
+        remaining_s = deadline_s - asyncio.get_running_loop().time()
+        if not self._in_trouble:
+            self._in_trouble = True
+            _log.warning("redis in trouble", server=self._connection.settings.describe(), error=str(trouble))
+        if isinstance(trouble, _WRONG_SERVER) or str(trouble).startswith("NOREPLICAS"):
+            await self._connection.rediscover()
+        if remaining_s <= 0:
+            return False
+        # Full jitter: after an outage a thousand workers must not come back in step.
+        await asyncio.sleep(min(random.uniform(0, longest_pause_s), remaining_s))
+        return True
+
+    def _will_pass(self, reply: Any) -> bool:
+        return isinstance(reply, ResponseError) and is_transient(reply, self._connection.settings)
+
+    def _note_recovery(self) -> None:
+        if self._in_trouble:
+            self._in_trouble = False
+            _log.info("redis is back", server=self._connection.settings.describe())
+
+    def _translate(self, reply: Any) -> Any:
+        if not isinstance(reply, Exception):
+            return reply
+        error = as_backend_error(reply, self._connection.settings)
+        if error is not reply:
+            error.__cause__ = reply
+        return error
+
+
+def _pack_evalsha(call: ScriptCall) -> bytes:
+    return pack(b"EVALSHA", call.script.sha, len(call.keys), *call.keys, *call.args)
+
+
+def _pack_eval(call: ScriptCall) -> bytes:
+    return pack(b"EVAL", call.script.source, len(call.keys), *call.keys, *call.args)
+
+
+def _raise_first(replies: Sequence[Any]) -> None:
+    for reply in replies:
+        if isinstance(reply, HeadraceError):
+            raise reply

@@ -1,0 +1,167 @@
+"""Running one task: from the message to a settlement."""
+
+from __future__ import annotations
+
+import asyncio
+import traceback
+from functools import partial
+from typing import Any
+
+import msgspec
+import structlog
+
+from headrace.app import context as task_context
+from headrace.app.context import TaskContext
+from headrace.app.headrace import Headrace
+from headrace.app.tasks import Definition
+from headrace.model import trace
+from headrace.model.config import QueueConfig
+from headrace.model.errors import InvalidArguments, InvalidPayload
+from headrace.model.outcomes import Fail, Outcome, Problem, Retry, Settlement, Snooze
+from headrace.model.payload import check_size, encode
+from headrace.model.task import TaskMessage
+
+from .processes import HandlerProcesses, JobSpec, RemoteError
+from .running import RunningTask, StopReason
+from .threads import HandlerThreads
+
+_MAX_MESSAGE_CHARS = 2_000
+_MAX_TRACEBACK_CHARS = 8_000
+
+_log = structlog.get_logger(__name__)
+_decode_message = msgspec.json.Decoder(TaskMessage).decode
+
+
+class Executor:
+    """Runs handlers where they want to run."""
+
+    def __init__(self, app: Headrace) -> None:
+        self._app = app
+        self._threads = HandlerThreads()
+        self._processes = HandlerProcesses()
+
+    async def run(self, task: RunningTask, config: QueueConfig) -> Settlement | None:
+        """Run the task's handler; None when there is nothing to settle any more."""
+        claimed = task.claimed
+        settle = partial(Settlement, claimed.task_id, claimed.token)
+        try:
+            message = _decode_message(claimed.message)
+            definition = self._app.tasks.get(message.type)
+            if definition is None:
+                # During a rollout another worker may know it, so this is worth another attempt.
+                return settle(Outcome.RETRY, _problem_json("UnknownTaskType", f"no handler for {message.type!r} here"))
+            result = await self._call(task, definition, message)
+            text = encode("result", result)
+            check_size("result", text, config.max_payload_bytes)
+            return settle(Outcome.COMPLETED, text)
+        except asyncio.CancelledError:
+            return _stopped(task, settle)
+        except TimeoutError as error:
+            if task.context is not None and task.context.time_left_s <= 0:
+                problem = _problem_json("TaskTimeout", f"the attempt ran past its timeout of {claimed.timeout_s:g} s")
+                return settle(Outcome.RETRY, problem)
+            return self._failed(task, settle, error)
+        except Retry as asked:
+            return settle(Outcome.RETRY, _problem_json("Retry", str(asked)), asked.after_s)
+        except Snooze as asked:
+            return settle(Outcome.SNOOZED, "", asked.after_s)
+        except BaseException as error:  # noqa: BLE001 - a handler may raise anything, even SystemExit
+            return self._failed(task, settle, error)
+
+    async def _call(self, task: RunningTask, definition: Definition[Any, Any, Any], message: TaskMessage) -> Any:
+        claimed = task.claimed
+        context = task.context = TaskContext(
+            task_id=claimed.task_id,
+            type=message.type,
+            queue=task.queue,
+            tenant=self._app.tenant,
+            attempt=claimed.attempt,
+            timeout_s=claimed.timeout_s,
+            level=claimed.level,
+            traceparent=message.traceparent,
+            report_progress=partial(setattr, task, "progress"),
+        )
+        task_context.enter(context)
+        trace.enter(message.traceparent)
+        async with asyncio.timeout(claimed.timeout_s):
+            if definition.run_in == "process":
+                return await self._processes.run(_job(definition, message, context), context._report_progress)
+            args, kwargs = definition.signature.convert(message.args, message.kwargs)
+            if definition.signature.wants_context:
+                args = (context, *args)
+            if definition.run_in == "thread":
+                return await self._threads.run(partial(definition.function, *args, **kwargs))
+            return await definition.function(*args, **kwargs)
+
+    def _failed(self, task: RunningTask, settle: partial[Settlement], error: BaseException) -> Settlement:
+        problem = _describe(error)
+        _log.warning(
+            "task attempt failed",
+            task_id=task.claimed.task_id,
+            queue=task.queue,
+            attempt=task.claimed.attempt,
+            error_type=problem.type,
+            error=problem.message,
+        )
+        outcome = Outcome.RETRY if self._is_retriable(task, error) else Outcome.FAILED
+        return settle(outcome, msgspec.json.encode(problem).decode())
+
+    def _is_retriable(self, task: RunningTask, error: BaseException) -> bool:
+        if isinstance(error, (Fail, InvalidArguments, InvalidPayload, msgspec.DecodeError)):
+            return False  # the same input would fail the same way
+        if isinstance(error, RemoteError):
+            return bool(error.remote.body) and error.remote.type not in ("InvalidArguments", "InvalidPayload")
+        definition = self._app.tasks.get(task.context.type) if task.context else None
+        # Outside of Exception (SystemExit and the like) nobody meant the task to fail for good.
+        return definition is None or not isinstance(error, Exception) or isinstance(error, definition.retry_on)
+
+    async def aclose(self) -> None:
+        """Let go of threads and processes."""
+        self._threads.close()
+        await self._processes.aclose()
+
+
+def _stopped(task: RunningTask, settle: partial[Settlement]) -> Settlement | None:
+    if task.stop_reason is StopReason.CANCELLED:
+        return settle(Outcome.CANCELLED)
+    if task.stop_reason is StopReason.LEASE_LOST:
+        return None
+    # The worker goes, or the handler cancelled itself; either way nothing was decided about the task.
+    return settle(Outcome.HANDED_BACK)
+
+
+def _job(definition: Definition[Any, Any, Any], message: TaskMessage, context: TaskContext) -> JobSpec:
+    return JobSpec(
+        module=definition.function.__module__,
+        name=definition.function.__qualname__,
+        args=message.args,
+        kwargs=message.kwargs,
+        context={
+            "task_id": context.task_id,
+            "type": context.type,
+            "queue": context.queue,
+            "tenant": context.tenant,
+            "attempt": context.attempt,
+            "timeout_s": context.timeout_s,
+            "level": context.level,
+            "traceparent": context.traceparent,
+        },
+    )
+
+
+def _problem_json(type_name: str, message: str) -> str:
+    return msgspec.json.encode(Problem(type_name, message[:_MAX_MESSAGE_CHARS])).decode()
+
+
+def _describe(error: BaseException) -> Problem:
+    if isinstance(error, RemoteError):
+        remote = error.remote
+        return Problem(remote.type, _printable(remote.message), remote.traceback[-_MAX_TRACEBACK_CHARS:])
+    text = "".join(traceback.format_exception(error))
+    return Problem(type(error).__name__, _printable(str(error)), _printable(text, _MAX_TRACEBACK_CHARS, end=True))
+
+
+def _printable(text: str, max_chars: int = _MAX_MESSAGE_CHARS, *, end: bool = False) -> str:
+    """Bounded, and without what JSON cannot carry: an error message may hold anything."""
+    clipped = text[-max_chars:] if end else text[:max_chars]
+    return clipped.encode("utf-8", "replace").decode()

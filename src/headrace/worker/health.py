@@ -1,0 +1,80 @@
+"""Is the worker alive, and is it ready?
+
+Alive means that every claim loop has moved lately, not that Redis answers: a worker whose loop hangs must
+be restarted, one whose Redis is away must not. Served from the heartbeat's thread, which still answers
+when a handler blocks the loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import time
+
+STALLED_AFTER_S = 60.0
+_REQUEST_TIMEOUT_S = 5.0
+
+
+class Health:
+    """Written by the claim loops, read by the health server."""
+
+    def __init__(self, stalled_after_s: float = STALLED_AFTER_S) -> None:
+        self._stalled_after_s = stalled_after_s
+        self._moved_at_s: dict[str, float] = {}
+        self._parked: set[str] = set()
+        self.draining = False
+
+    def moved(self, queue: str) -> None:
+        """A claim loop has come round."""
+        self._moved_at_s[queue] = time.monotonic()
+
+    def set_parked(self, queue: str, parked: bool) -> None:
+        """Whether the queue has put this worker aside."""
+        if parked:
+            self._parked.add(queue)
+        else:
+            self._parked.discard(queue)
+
+    def stalled(self) -> list[str]:
+        """The queues whose claim loop hangs."""
+        oldest = time.monotonic() - self._stalled_after_s
+        return [queue for queue, moved_at_s in list(self._moved_at_s.items()) if moved_at_s < oldest]
+
+    @property
+    def alive(self) -> bool:
+        return not self.stalled()
+
+    @property
+    def ready(self) -> bool:
+        """Whether this worker takes tasks from at least one of its queues."""
+        claiming = set(self._moved_at_s) - self._parked
+        return bool(claiming) and not self.draining and self.alive
+
+
+async def serve_health(health: Health, host: str, port: int) -> asyncio.Server:
+    """Answer ``GET /livez`` and ``GET /readyz`` with 200 or 503."""
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(TimeoutError, ConnectionError, ValueError):
+            async with asyncio.timeout(_REQUEST_TIMEOUT_S):
+                request = await reader.readline()
+                writer.write(_response(health, request))
+                await writer.drain()
+        writer.close()
+
+    return await asyncio.start_server(answer, host, port, limit=4096)
+
+
+def _response(health: Health, request: bytes) -> bytes:
+    path = [*request.split(b" "), b""][1]
+    if path == b"/livez":
+        good, body = health.alive, {"alive": health.alive, "stalled": health.stalled()}
+    elif path == b"/readyz":
+        good, body = health.ready, {"ready": health.ready, "draining": health.draining}
+    else:
+        return b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+    text = json.dumps(body).encode()
+    status = b"200 OK" if good else b"503 Service Unavailable"
+    head = b"HTTP/1.1 %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\nConnection: close\r\n\r\n"
+    return head % (status, len(text)) + text

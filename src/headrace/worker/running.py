@@ -1,0 +1,88 @@
+"""The tasks this worker holds, and how they are stopped."""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+import threading
+
+from headrace.app.context import TaskContext
+from headrace.model.task import ClaimedTask
+
+
+class StopReason(enum.Enum):
+    """Why a running handler is stopped."""
+
+    CANCELLED = enum.auto()
+    """Somebody asked for it: the task becomes ``cancelled``."""
+    LEASE_LOST = enum.auto()
+    """The task is another worker's now: nothing is settled."""
+    SHUTDOWN = enum.auto()
+    """The worker goes: the task is handed back without spending an attempt."""
+
+
+class RunningTask:
+    """One task between its claim and its settlement."""
+
+    def __init__(self, queue: str, claimed: ClaimedTask) -> None:
+        self.queue = queue
+        self.claimed = claimed
+        self.context: TaskContext | None = None
+        self.handler: asyncio.Task[None] | None = None
+        self.stop_reason: StopReason | None = None
+        self.progress: str | None = None
+
+    def stop(self, reason: StopReason) -> bool:
+        """Ask the handler to end. The first reason counts; False when there is nothing to stop."""
+        if self.stop_reason is not None or self.handler is None or self.handler.done():
+            return False
+        self.stop_reason = reason
+        if self.context is not None:
+            self.context.mark_cancelled()
+        self.handler.cancel()
+        return True
+
+
+class RunningTasks:
+    """All leases held. Read by the heartbeat's thread, so every access takes the lock."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._by_id: dict[tuple[str, str], RunningTask] = {}
+
+    def add(self, task: RunningTask) -> None:
+        with self._lock:
+            self._by_id[task.queue, task.claimed.task_id] = task
+
+    def remove(self, queue: str, task_id: str, token: int) -> None:
+        """Forget a lease that has been settled."""
+        with self._lock:
+            task = self._by_id.get((queue, task_id))
+            if task is not None and task.claimed.token == token:
+                del self._by_id[queue, task_id]
+
+    def stop(self, queue: str, task_id: str, token: int | None, reason: StopReason) -> bool:
+        """Stop the task if it still runs under this token (None: under any); False when it does not."""
+        with self._lock:
+            task = self._by_id.get((queue, task_id))
+        return task is not None and token in (None, task.claimed.token) and task.stop(reason)
+
+    def leases(self, queue: str) -> list[tuple[str, int]]:
+        """Task ids and tokens, for the heartbeat."""
+        with self._lock:
+            return [(t.claimed.task_id, t.claimed.token) for t in self._by_id.values() if t.queue == queue]
+
+    def take_progress(self, queue: str) -> list[tuple[str, int, str]]:
+        """Progress reported since the last call."""
+        with self._lock:
+            reports = []
+            for task in self._by_id.values():
+                if task.queue == queue and task.progress is not None:
+                    reports.append((task.claimed.task_id, task.claimed.token, task.progress))
+                    task.progress = None
+            return reports
+
+    def unfinished(self) -> list[RunningTask]:
+        """Tasks whose handler has not ended."""
+        with self._lock:
+            return [task for task in self._by_id.values() if task.handler is not None and not task.handler.done()]

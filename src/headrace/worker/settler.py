@@ -1,0 +1,61 @@
+"""Outcomes on their way to Redis.
+
+Whatever finishes while a round trip is under way goes out together with the next one. A settlement leaves
+here only when Redis has answered it: while Redis is away they wait, and their leases are kept alive.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import structlog
+
+from headrace.model.outcomes import Settlement, SettleStatus
+
+from .running import RunningTasks
+
+_log = structlog.get_logger(__name__)
+
+MAX_SETTLEMENTS_PER_CALL = 500
+
+
+class Settler:
+    """The settlements of one queue."""
+
+    def __init__(self, queue: str, running: RunningTasks, on_added: Callable[[], None]) -> None:
+        self._queue = queue
+        self._running = running
+        self._on_added = on_added
+        self._waiting: list[Settlement] = []
+
+    @property
+    def has_some(self) -> bool:
+        return bool(self._waiting)
+
+    def add(self, settlement: Settlement) -> None:
+        """Take a settlement for the next round trip."""
+        self._waiting.append(settlement)
+        self._on_added()
+
+    def take(self) -> list[Settlement]:
+        """What goes out now. Follow with `answered` or `put_back`."""
+        taken, self._waiting = self._waiting[:MAX_SETTLEMENTS_PER_CALL], self._waiting[MAX_SETTLEMENTS_PER_CALL:]
+        return taken
+
+    def put_back(self, settlements: Sequence[Settlement]) -> None:
+        """Redis did not answer: keep them for the next try. Sending one twice does no harm."""
+        self._waiting[:0] = settlements
+
+    def answered(self, settlements: Sequence[Settlement], statuses: Sequence[SettleStatus]) -> None:
+        """Redis has answered: the leases are over."""
+        for settlement, status in zip(settlements, statuses, strict=True):
+            self._running.remove(self._queue, settlement.task_id, settlement.token)
+            if status in (SettleStatus.LOST, SettleStatus.GONE):
+                _log.warning(
+                    "settlement refused: the lease was lost",
+                    queue=self._queue,
+                    task_id=settlement.task_id,
+                    token=settlement.token,
+                    outcome=settlement.outcome.value,
+                    status=status.value,
+                )

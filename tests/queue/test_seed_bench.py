@@ -1,0 +1,228 @@
+"""What the tests of the queues in ``examples/`` share: a queue at hand, and the arithmetic of chance.
+
+`Bench` is one queue of one tenant on a real server, with the few words that tests need all the time. The
+tests in this file are about the arithmetic itself: a judge that is wrong would let anything pass.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import msgspec
+import pytest
+
+from headrace.model.config import QueueConfig
+from headrace.model.ids import new_task_id
+from headrace.model.outcomes import Outcome, Problem, Settlement, SettleStatus
+from headrace.model.states import TaskState
+from headrace.model.task import ClaimedTask, NewTask, TaskMessage, TaskRecord
+from headrace.queue import wire
+from headrace.queue.connection import Connection
+from headrace.queue.inspection import Inspector
+from headrace.queue.queue import Queue
+from headrace.queue.scripts import script
+from headrace.queue.settings import RedisSettings
+from headrace.queue.transport import ScriptCall, Transport
+from tests.support.clock import ServerClock
+from tests.support.redis_server import RedisServer
+
+SIGNIFICANCE = 0.001
+"""How unlikely an outcome must be before a fair draw is called unfair."""
+
+WORKER = "worker-1"
+
+
+class Bench:
+    """A defined queue, a clock to move, and a raw client to look underneath."""
+
+    def __init__(self, server: RedisServer, transport: Transport, tenant: str, config: QueueConfig) -> None:
+        self.server = server
+        self.transport = transport
+        self.tenant = tenant
+        self.config = config
+        self.queue = Queue(transport, tenant, config.name)
+        self.inspector = Inspector(transport, self.queue)
+        self.keys = self.queue.keys
+        # The driver's types cover every protocol at once; what a test reads here it knows.
+        self.raw: Any = server.client()
+        self._claims = 0
+
+    @property
+    def clock(self) -> ServerClock:
+        return self.server.clock
+
+    @property
+    def now_s(self) -> float:
+        """The server's time; exact, because the clock stands still between steps."""
+        return self.clock.now_us / 1_000_000
+
+    # ── words of a test ──────────────────────────────────────────────────────────────────────────────
+
+    async def put(self, level: str = "", *, count: int = 1, **fields: Any) -> list[str]:
+        """Enqueue ``count`` tasks in one call; returns their ids."""
+        tasks = [new_task(level, **fields) for _ in range(count)]
+        return [result.task_id for result in await self.queue.enqueue(tasks)]
+
+    async def put_one(self, level: str = "", **fields: Any) -> str:
+        (task_id,) = await self.put(level, **fields)
+        return task_id
+
+    async def register(self, worker: str = WORKER, *, capacity: int = 5, capabilities: str = "") -> None:
+        """A heartbeat with nothing held: what a worker does when it starts."""
+        await self.queue.heartbeat(worker, capacity=capacity, capabilities=capabilities)
+
+    async def claim(self, want: int = 1, *, worker: str = WORKER) -> list[ClaimedTask]:
+        """A new claim, with the repair limit of the queue's configuration."""
+        return (await self.ask(want, worker=worker)).tasks
+
+    async def ask(self, want: int = 1, *, worker: str = WORKER) -> wire.ClaimReply:
+        """The whole answer to a new claim."""
+        self._claims += 1
+        return await self.queue.claim(worker, want, number=self._claims, repair_limit=self.config.repair_limit)
+
+    async def claim_one(self, *, worker: str = WORKER) -> ClaimedTask:
+        (task,) = await self.claim(1, worker=worker)
+        return task
+
+    async def claim_drawing(self, randoms: Sequence[float], *, worker: str = WORKER) -> list[ClaimedTask]:
+        """A claim whose draws the test decides: one number in [0, 1) per task."""
+        self._claims += 1
+        request = {
+            "worker": worker,
+            "want": len(randoms),
+            "number": self._claims,
+            "randoms": randoms,
+            "random": 0.0,
+            "repair_limit": self.config.repair_limit,
+        }
+        return wire.claim_reply(await self.run("claim", request)).tasks
+
+    async def settle(
+        self, task: ClaimedTask, outcome: Outcome, *, body: str = "", after_s: float | None = None
+    ) -> SettleStatus:
+        if not body:
+            body = problem_text() if outcome in (Outcome.RETRY, Outcome.FAILED) else "null"
+        (status,) = await self.queue.settle([Settlement(task.task_id, task.token, outcome, body, after_s)])
+        return status
+
+    async def complete(self, task: ClaimedTask) -> None:
+        assert await self.settle(task, Outcome.COMPLETED) is SettleStatus.SETTLED
+
+    async def fail_attempt(self, task: ClaimedTask, message: str = "it broke") -> None:
+        """A failure that may be tried again."""
+        assert await self.settle(task, Outcome.RETRY, body=problem_text(message)) is SettleStatus.SETTLED
+
+    async def record(self, task_id: str) -> TaskRecord:
+        return await self.inspector.task(task_id)
+
+    async def state(self, task_id: str) -> TaskState:
+        return (await self.record(task_id)).state
+
+    async def run(self, name: str, request: Any) -> list[Any]:
+        """A script with a request of the test's own making."""
+        (reply,) = await self.transport.run(ScriptCall(script(name), self.keys.fixed, (wire.pack(request),)))
+        answer: list[Any] = wire.unpack(reply)
+        return answer
+
+    # ── underneath ───────────────────────────────────────────────────────────────────────────────────
+
+    def key(self, name: str) -> str:
+        return f"{self.keys.prefix}{name}"
+
+    def score(self, name: str, task_id: str) -> float | None:
+        """A member's score in one of the queue's sorted sets, in µs."""
+        score: float | None = self.raw.zscore(self.key(name), task_id)
+        return score
+
+    def dump(self) -> dict[bytes, tuple[bytes | None, int]]:
+        """Every key of the queue with its content and its time to live."""
+        found = list(self.raw.scan_iter(match=f"{self.keys.prefix}*", count=1000))
+        return {key: (self.raw.dump(key), self.raw.pttl(key)) for key in found}
+
+    def events(self) -> list[list[Any]]:
+        """The rows of the event stream, flattened: id, kind, level, attempt, worker, detail."""
+        entries = self.raw.xrange(self.key("events"))
+        return [row for _, fields in entries for row in msgspec.msgpack.decode(fields[b"rows"])]
+
+
+@asynccontextmanager
+async def open_bench(server: RedisServer, tenant: str, config: QueueConfig, *workers: str) -> AsyncIterator[Bench]:
+    """Connect, define the queue, register ``workers``; and leave without a connection open."""
+    connection = Connection(RedisSettings.from_url(server.url))
+    await connection.open()
+    try:
+        bench = Bench(server, Transport(connection), tenant, config)
+        try:
+            await bench.queue.define(config)
+            for worker in workers:
+                await bench.register(worker)
+            yield bench
+        finally:
+            bench.raw.close()
+    finally:
+        await connection.aclose()
+
+
+def new_task(level: str = "", **fields: Any) -> NewTask:
+    message = TaskMessage("work", args=fields.pop("args", []), traceparent=fields.pop("traceparent", ""))
+    values = {"task_id": new_task_id(), "message": msgspec.json.encode(message).decode()} | fields
+    return NewTask(level=level, **values)
+
+
+def problem_text(message: str = "it broke") -> str:
+    return msgspec.json.encode(Problem("RuntimeError", message)).decode()
+
+
+# ── the arithmetic of chance ─────────────────────────────────────────────────────────────────────────
+
+
+def chi_square(observed: Mapping[str, int], shares: Mapping[str, float]) -> float:
+    """Pearson's statistic Σ (observed - expected)² / expected over the categories in ``shares``."""
+    assert set(observed) <= set(shares), "something was drawn that should never come up"
+    total, whole = sum(observed.values()), sum(shares.values())
+    expected = {name: total * share / whole for name, share in shares.items()}
+    return sum((observed.get(name, 0) - count) ** 2 / count for name, count in expected.items())
+
+
+def chi_square_p(statistic: float, degrees: int) -> float:
+    """How likely a fair draw is to look at least this uneven: the survival function of chi-square.
+
+    It is the regularised upper gamma function Q(degrees/2, statistic/2), built up from its closed forms
+    Q(1/2, z) = erfc(√z) and Q(1, z) = e^-z by the recurrence Q(a + 1, z) = Q(a, z) + z^a e^-z / Γ(a + 1).
+    """
+    z = statistic / 2
+    a, value = (1.0, math.exp(-z)) if degrees % 2 == 0 else (0.5, math.erfc(math.sqrt(z)))
+    while a < degrees / 2:
+        value += z**a * math.exp(-z) / math.gamma(a + 1)
+        a += 1
+    return value
+
+
+# The upper 0.1 % points as they stand in printed tables; for two degrees it is -2 ln 0.001.
+CRITICAL_AT_0_001 = {1: 10.828, 2: 13.816, 3: 16.266, 4: 18.467, 5: 20.515, 6: 22.458}
+
+
+@pytest.mark.parametrize(("degrees", "critical"), CRITICAL_AT_0_001.items())
+def test_the_critical_values_are_those_of_the_printed_tables(degrees, critical):
+    assert chi_square_p(critical, degrees) == pytest.approx(SIGNIFICANCE, rel=1e-3)
+    assert chi_square_p(critical - 0.01, degrees) > SIGNIFICANCE > chi_square_p(critical + 0.01, degrees)
+
+
+def test_a_perfect_draw_has_the_statistic_zero_and_is_certain_to_be_this_even():
+    statistic = chi_square({"a": 600, "b": 300, "c": 100}, {"a": 6, "b": 3, "c": 1})
+    assert statistic == 0
+    assert chi_square_p(statistic, 2) == 1
+
+
+def test_the_statistic_of_a_worked_example_is_found():
+    # 60 throws of a die against ten expected each: (4² + 2² + 2² + 1² + 2² + 3²) / 10.
+    observed = {"1": 14, "2": 8, "3": 8, "4": 11, "5": 12, "6": 7}
+    assert chi_square(observed, dict.fromkeys(observed, 1.0)) == pytest.approx((16 + 4 + 4 + 1 + 4 + 9) / 10)
+
+
+def test_a_crooked_draw_is_found_out():
+    statistic = chi_square({"a": 6200, "b": 2900, "c": 900}, {"a": 6, "b": 3, "c": 1})
+    assert chi_square_p(statistic, 2) < SIGNIFICANCE
