@@ -276,12 +276,11 @@ class ModelQueue:
         if task.token != settlement.token:
             return {SettleStatus.LOST}
         if task.state is not TaskState.EXECUTING:
-            earlier = task.settled_as.get(settlement.token)
-            if earlier is settlement.outcome:
+            if task.settled_as.get(settlement.token) is settlement.outcome:
                 return {SettleStatus.DUPLICATE}
-            # Ended already, and with another outcome. Nothing may change; which of the two a confused holder
-            # is told is not promised.
-            return {SettleStatus.LOST, SettleStatus.DUPLICATE} if earlier else {SettleStatus.LOST}
+            # Ended before with another outcome, or a token that no lease ever had. Nothing may change; which
+            # of the two a confused sender is told is not promised.
+            return {SettleStatus.LOST, SettleStatus.DUPLICATE}
         task.settled_as[settlement.token] = settlement.outcome
         self._end_lease(task)
         self._apply(task, settlement, jitter)

@@ -95,7 +95,7 @@ async def test_tls(tmp_path: Path, tenant: str):
 async def test_tls_checks_the_host_name_unless_told_not_to(tmp_path: Path):
     with RedisServer(tls=make_tls_files(tmp_path, names=("127.0.0.1", "elsewhere.example"))) as server:
         by_name = server.url.replace("127.0.0.1", "localhost")
-        with pytest.raises(BackendUnavailable, match="[Hh]ostname mismatch"):
+        with pytest.raises(BackendUnavailable, match=r"[Hh]ostname mismatch"):
             async with connected(by_name):
                 pass
         async with connected(f"{by_name}&tls_check_hostname=false") as connection:
@@ -196,7 +196,7 @@ async def test_cluster_needs_one_reachable_node_only(cluster: RedisClusterServer
 
 
 async def test_cluster_url_for_a_single_server(redis_server: RedisServer):
-    with pytest.raises(BackendError, match="[Cc]luster mode is not enabled"):
+    with pytest.raises(BackendError, match=r"[Cc]luster mode is not enabled"):
         async with connected(f"redis+cluster://{redis_server.address}"):
             pass
 
@@ -294,7 +294,7 @@ async def test_version(version: str, accepted: bool):
             async with connected(url):
                 pass
         else:
-            with pytest.raises(UnsafeBackend, match="Redis is 6.2.14; Headrace needs 7.0 or newer"):
+            with pytest.raises(UnsafeBackend, match=r"Redis is 6\.2\.14; Headrace needs 7\.0 or newer"):
                 async with connected(url):
                     pass
 

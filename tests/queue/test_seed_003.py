@@ -126,6 +126,13 @@ async def test_a_gpu_worker_takes_plain_and_gpu_tasks_of_a_level_in_order_of_age
     assert [task.task_id for task in await bench.claim(6, worker=OTHER)] == sent
 
 
+async def test_plain_and_gpu_tasks_of_the_same_instant_go_in_the_order_of_their_ids(bench):
+    await bench.register(OTHER, capabilities="gpu,ssd")
+    tasks = [new_task("medium", capabilities=capset) for capset in ("gpu", "", "ssd", "gpu", "", "ssd", "gpu")]
+    await bench.queue.enqueue(tasks)
+    assert [task.task_id for task in await bench.claim(7, worker=OTHER)] == [task.task_id for task in tasks]
+
+
 async def test_a_gpu_worker_takes_a_plain_high_task_before_an_older_low_gpu_task(bench):
     await bench.register(OTHER, capabilities="gpu")
     low = await bench.put_one("low", capabilities="gpu")
@@ -190,6 +197,17 @@ async def test_a_batch_is_shared_by_all_capability_sets(bench):
     assert await bench.queue.promote() == {("low", "medium"): 100}
     depths = {name: figures.depth for name, figures in (await bench.inspector.stats()).levels.items()}
     assert depths == {"high": 0, "medium": 100, "low": 60}
+
+
+@pytest.mark.parametrize(("first", "second"), [("", "gpu"), ("gpu", "")])
+async def test_a_batch_takes_the_oldest_whatever_capabilities_they_need(bench, first, second):
+    older = await bench.put("low", count=100, capabilities=first)
+    bench.clock.advance(1)
+    await bench.put("low", count=100, capabilities=second)
+    bench.clock.advance(600)
+    await bench.queue.promote()
+    assert {(await bench.record(task_id)).effective_priority for task_id in older} == {"medium"}
+    assert (await bench.inspector.stats()).levels["low"].depth == 100
 
 
 async def test_promotions_are_counted_by_their_way(bench):

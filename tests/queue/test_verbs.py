@@ -78,6 +78,15 @@ async def test_an_enqueue_that_is_sent_again_does_not_restart_a_task_that_ran_me
     assert bench.dump() == before
 
 
+async def test_an_idempotent_enqueue_that_is_sent_again_does_not_restart_a_task_that_is_gone(bench_with):
+    async with bench_with(result_retention_s=0) as bench:
+        task = new_task(idempotency_key="order-1")
+        (first,) = await bench.queue.enqueue([task])
+        await bench.complete(await bench.claim_one())
+        assert await bench.queue.enqueue([task]) == [first]
+        assert await bench.claim(1) == []
+
+
 async def test_an_enqueue_of_nothing_is_nothing(bench):
     before = bench.dump()
     assert await bench.queue.enqueue([]) == []
@@ -287,6 +296,17 @@ async def test_a_settle_with_a_stale_token_is_lost_and_changes_nothing(bench, ou
     assert await bench.settle(stale, outcome, after_s=5) is SettleStatus.LOST
     assert bench.dump() == before
     await bench.complete(current)
+
+
+@pytest.mark.parametrize("outcome", list(Outcome))
+async def test_whatever_is_said_about_a_lease_that_was_taken_back_is_lost(bench, outcome):
+    await bench.put()
+    late = await bench.claim_one()
+    bench.clock.advance(CONFIG.lease_s)
+    await bench.queue.reclaim()
+    before = bench.dump()
+    assert await bench.settle(late, outcome, after_s=5) is SettleStatus.LOST
+    assert bench.dump() == before
 
 
 async def test_a_settle_of_a_task_that_does_not_exist_is_gone(bench):
@@ -664,6 +684,21 @@ async def test_a_worker_that_stopped_is_forgotten(bench):
     assert await bench.inspector.workers() == []
     assert bench.raw.exists(bench.keys.worker(WORKER), bench.keys.workers) == 0
     assert (await bench.ask()).status == "unregistered"
+
+
+async def test_a_worker_that_stopped_with_a_task_in_hand_and_comes_back_is_not_busy_twice(bench):
+    task_id = await bench.put_one()
+    await bench.claim_one()
+    await bench.queue.heartbeat(WORKER, status="stopped")
+    assert (await bench.ask()).status == "unregistered"
+    await bench.register()
+    bench.clock.advance(CONFIG.lease_s)
+    await bench.queue.reclaim()
+    assert (await worker(bench)).load == 0
+    bench.clock.advance(1)
+    assert (await bench.claim_one()).task_id == task_id
+    assert (await worker(bench)).load == 1
+    assert await bench.queue.drain([WORKER]) == ["busy"]
 
 
 async def test_progress_is_stored_for_the_holder_of_the_lease_only(bench):

@@ -124,6 +124,4 @@ class SentinelSet:
     def _follows(self, server: RedisServer, primary: RedisServer) -> bool:
         with server.client() as client:
             state = client.info("replication")
-        return (
-            state["role"] == "slave" and state["master_port"] == primary.port and state["master_link_status"] == "up"
-        )
+        return state["role"] == "slave" and state["master_port"] == primary.port and state["master_link_status"] == "up"

@@ -19,8 +19,10 @@ REPOSITORY = Path(__file__).parents[2]
 class WorkerProcess:
     """One `headrace worker`; killed at the end of the block if it still runs."""
 
-    def __init__(self, server: RedisServer, tenant: str, *arguments: str, app: str = "tests.worker.fault_app:app") -> None:
-        self._log = tempfile.TemporaryFile()
+    def __init__(
+        self, server: RedisServer, tenant: str, *arguments: str, app: str = "tests.worker.fault_app:app"
+    ) -> None:
+        self._log = tempfile.TemporaryFile()  # noqa: SIM115 - closed in __exit__
         environment = os.environ | {"HEADRACE_TEST_URL": server.url, "HEADRACE_TEST_TENANT": tenant}
         self._process = subprocess.Popen(
             [sys.executable, "-m", "headrace.cli.main", "worker", app, "--log-style", "json", *arguments],
@@ -52,7 +54,9 @@ class WorkerProcess:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         if self.running:
             self._process.kill()  # works on a stopped process too
         self._process.wait()

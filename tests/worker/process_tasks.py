@@ -32,7 +32,7 @@ def say_fail() -> None:
     raise Fail("no use")
 
 
-@app.task(queue="jobs", run_in="process", timeout_s=1.0)
+@app.task(queue="jobs", run_in="process")
 def endless() -> None:
     while True:
         pass

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import AsyncIterator, Callable, Iterator
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -38,7 +38,7 @@ class Bench:
 
     def lines(self, what: str) -> list[list[str]]:
         """Executions noted by the handlers: task id, attempt, process id."""
-        raw = [line.decode().split(":") for line in self._client.lrange(ran_key(self.tenant), 0, -1)]
+        raw = [cast(bytes, line).decode().split(":") for line in self._client.lrange(ran_key(self.tenant), 0, -1)]
         return [rest for kind, *rest in raw if kind == what]
 
     def open_gate(self) -> None:

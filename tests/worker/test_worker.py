@@ -55,7 +55,9 @@ async def test_async_and_sync_handlers_return_results(app: Headrace, running: Ru
         assert (await (await thread_name.enqueue("in ")).result(PATIENCE_S)).startswith("in headrace-handler")
 
 
-async def test_a_failing_handler_is_retried_then_dead_lettered_with_its_history(app: Headrace, running: Running) -> None:
+async def test_a_failing_handler_is_retried_then_dead_lettered_with_its_history(
+    app: Headrace, running: Running
+) -> None:
     @app.task(queue="jobs")
     async def fails() -> None:
         raise ConnectionError("no route")
@@ -136,7 +138,13 @@ class Model(pydantic.BaseModel):
 async def test_arguments_arrive_as_their_type_hints_say(app: Headrace, running: Running) -> None:
     @app.task(queue="jobs")
     async def typed(
-        when: datetime.datetime, ident: uuid.UUID, colour: Colour, point: Point, struct: Struct, model: Model, *rest: int
+        when: datetime.datetime,
+        ident: uuid.UUID,
+        colour: Colour,
+        point: Point,
+        struct: Struct,
+        model: Model,
+        *rest: int,
     ) -> list[str]:
         assert model.amount == 3
         return [type(value).__name__ for value in (when, ident, colour, point, struct, model, *rest)]
@@ -322,7 +330,11 @@ async def test_progress_is_visible_while_the_task_runs(app: Headrace, running: R
 async def test_process_handlers(running: Running, app: Headrace) -> None:
     process_tasks.register(app)
     async with running(concurrency=2):
-        enqueue = lambda name, *args: app.remote(name, queue="jobs", max_retries=0).enqueue(*args)  # noqa: E731
+
+        async def enqueue(name: str, *args: Any) -> Any:
+            options = {"timeout_s": 1.0} if name == "endless" else {}
+            return await app.remote(name, queue="jobs", max_retries=0, **options).enqueue(*args)
+
         first = await (await enqueue("square", 7)).result(PATIENCE_S)
         second = await (await enqueue("square", 8)).result(PATIENCE_S)
         assert (first["result"], second["result"]) == (49, 64)
@@ -449,7 +461,9 @@ async def test_health_answers_over_http_even_while_a_handler_blocks_the_loop(app
         assert await asyncio.to_thread(status, "/livez") == 503
 
 
-async def test_a_worker_whose_record_was_purged_registers_again(app: Headrace, running: Running, redis_server: RedisServer, tenant: str) -> None:
+async def test_a_worker_whose_record_was_purged_registers_again(
+    app: Headrace, running: Running, redis_server: RedisServer, tenant: str
+) -> None:
     @app.task(queue="jobs")
     async def plain() -> str:
         return "done"

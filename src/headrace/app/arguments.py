@@ -7,7 +7,9 @@ enums, dataclasses, msgspec structs and pydantic models.
 
 from __future__ import annotations
 
+import contextlib
 import inspect
+import types
 import typing
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -62,13 +64,15 @@ class Signature:
 
 
 def _hints(function: Callable[..., Any]) -> dict[str, Any]:
-    try:
-        return typing.get_type_hints(function)
-    except NameError as error:
-        # Names that exist for type checkers only. Better no check than a worker that cannot start.
-        if "TaskContext" in str(error):
-            raise
-        return {}
+    hints: dict[str, Any] = {}
+    scope = getattr(inspect.unwrap(function), "__globals__", {})
+    for name, annotation in inspect.get_annotations(function).items():
+        one = types.SimpleNamespace(__annotations__={name: annotation})
+        # A name that exists for type checkers only, or inside a function: better no check of this one
+        # argument than a worker that cannot start.
+        with contextlib.suppress(NameError):
+            hints |= typing.get_type_hints(one, globalns=scope, include_extras=True)
+    return hints
 
 
 def _convert(name: str, value: Any, hint: Any) -> Any:

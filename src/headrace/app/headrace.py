@@ -16,6 +16,7 @@ from headrace.model.task import TaskRecord
 from headrace.model.task_rules import field_of
 from headrace.queue.settings import RedisSettings
 
+from .arguments import Signature
 from .backend import Backend, RedisBackend
 from .blocking import BlockingHeadrace
 from .context import TaskContext
@@ -43,9 +44,7 @@ class TaskDecorator(Protocol):
         self, function: Callable[P, Coroutine[Any, Any, T]], /
     ) -> Task[P, Coroutine[Any, Any, T], T]: ...
     @overload
-    def __call__(
-        self, function: Callable[Concatenate[TaskContext, P], T], /
-    ) -> ContextTask[P, T, T]: ...
+    def __call__(self, function: Callable[Concatenate[TaskContext, P], T], /) -> ContextTask[P, T, T]: ...
     @overload
     def __call__(self, function: Callable[P, T], /) -> Task[P, T, T]: ...
 
@@ -109,13 +108,11 @@ class Headrace:
                 raise InvalidConfig(
                     "name", f"a task {type_name!r} is already registered; give one of them a name of its own"
                 )
-            definition = Task[Any, Any, Any](
-                self, function, type=type_name, options=options, retry_on=retry_on, run_in=run_in
+            signature = Signature(function)
+            kind = ContextTask if signature.wants_context else Task
+            definition: Definition[Any, Any, Any] = kind(
+                self, function, signature, type=type_name, options=options, retry_on=retry_on, run_in=run_in
             )
-            if definition.signature.wants_context:
-                definition = ContextTask[Any, Any, Any](  # type: ignore[assignment]
-                    self, function, type=type_name, options=options, retry_on=retry_on, run_in=run_in
-                )
             self.tasks[type_name] = definition
             return definition
 

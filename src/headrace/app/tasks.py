@@ -105,14 +105,15 @@ class Definition(Enqueuer[P, T], Generic[P, R, T]):
         self,
         app: Headrace,
         function: Callable[..., R],
+        signature: Signature,
         *,
         type: str,
         options: EnqueueOptions,
         retry_on: tuple[type[BaseException], ...],
         run_in: RunIn | None,
     ) -> None:
-        self.signature = Signature(function)
-        super().__init__(app, type, options, self.signature)
+        super().__init__(app, type, options, signature)
+        self.signature = signature
         is_async = inspect.iscoroutinefunction(function)
         if run_in == "loop" and not is_async:
             raise TypeError(f"{type}: run_in='loop' is for async functions; this one would block every other task")

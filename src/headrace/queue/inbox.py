@@ -10,9 +10,10 @@ import asyncio
 import contextlib
 import time
 
-from headrace.model.errors import ResultTimeout
+from headrace.model.errors import BackendUnavailable, ResultTimeout
 from headrace.model.task import TaskRecord
 
+from .cancelling import cancel_and_wait
 from .connection import Connection
 from .inspection import Inspector
 from .keys import new_inbox_channel
@@ -40,9 +41,14 @@ class Inbox:
             while True:
                 await self._start_listening()
                 ended.clear()
-                record = await inspector.task(task_id, inbox=self._channel)
-                if record.state.is_terminal:
-                    return record
+                try:
+                    record = await inspector.task(task_id, inbox=self._channel)
+                    if record.state.is_terminal:
+                        return record
+                except BackendUnavailable:
+                    # An outage is not the task's end: the caller has said how long to wait.
+                    if deadline is None or time.monotonic() >= deadline:
+                        raise
                 patience_s = _LOOK_AGAIN_EVERY_S
                 if deadline is not None:
                     patience_s = min(patience_s, deadline - time.monotonic())
@@ -60,9 +66,7 @@ class Inbox:
     async def aclose(self) -> None:
         """Stop listening."""
         if self._listener is not None:
-            self._listener.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._listener
+            await cancel_and_wait(self._listener)
             self._listener = None
 
     async def _start_listening(self) -> None:

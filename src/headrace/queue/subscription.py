@@ -49,4 +49,4 @@ class Subscription:
                 await asyncio.sleep(random.uniform(0, pause_s))
                 pause_s = min(pause_s * 2, _LONGEST_PAUSE_S)
             finally:
-                await pubsub.aclose()
+                await pubsub.aclose()  # type: ignore[no-untyped-call]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from typing import cast
 
 from redis.exceptions import RedisError
 
@@ -34,7 +35,7 @@ class Waker:
             # The claim that follows meets the same trouble and deals with it.
             await asyncio.sleep(0.5)
             return None
-        return token[0].decode() if token else None
+        return cast(bytes, token[0]).decode() if token else None
 
     async def pass_on(self, key: str) -> None:
         """Give a token back that this worker has no room for, so that another one wakes."""

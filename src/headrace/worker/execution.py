@@ -32,6 +32,10 @@ _log = structlog.get_logger(__name__)
 _decode_message = msgspec.json.Decoder(TaskMessage).decode
 
 
+class _TimedOut(Exception):
+    """The attempt's own timeout, as opposed to a TimeoutError that the handler raised."""
+
+
 class Executor:
     """Runs handlers where they want to run."""
 
@@ -44,6 +48,9 @@ class Executor:
         """Run the task's handler; None when there is nothing to settle any more."""
         claimed = task.claimed
         settle = partial(Settlement, claimed.task_id, claimed.token)
+        task.has_begun = True
+        if task.stop_reason is not None:
+            return _stopped(task, settle)
         try:
             message = _decode_message(claimed.message)
             definition = self._app.tasks.get(message.type)
@@ -56,11 +63,9 @@ class Executor:
             return settle(Outcome.COMPLETED, text)
         except asyncio.CancelledError:
             return _stopped(task, settle)
-        except TimeoutError as error:
-            if task.context is not None and task.context.time_left_s <= 0:
-                problem = _problem_json("TaskTimeout", f"the attempt ran past its timeout of {claimed.timeout_s:g} s")
-                return settle(Outcome.RETRY, problem)
-            return self._failed(task, settle, error)
+        except _TimedOut:
+            problem = _problem_json("TaskTimeout", f"the attempt ran past its timeout of {claimed.timeout_s:g} s")
+            return settle(Outcome.RETRY, problem)
         except Retry as asked:
             return settle(Outcome.RETRY, _problem_json("Retry", str(asked)), asked.after_s)
         except Snooze as asked:
@@ -83,15 +88,23 @@ class Executor:
         )
         task_context.enter(context)
         trace.enter(message.traceparent)
-        async with asyncio.timeout(claimed.timeout_s):
-            if definition.run_in == "process":
-                return await self._processes.run(_job(definition, message, context), context._report_progress)
-            args, kwargs = definition.signature.convert(message.args, message.kwargs)
-            if definition.signature.wants_context:
-                args = (context, *args)
-            if definition.run_in == "thread":
-                return await self._threads.run(partial(definition.function, *args, **kwargs))
-            return await definition.function(*args, **kwargs)
+        try:
+            async with asyncio.timeout(claimed.timeout_s) as limit:
+                return await self._dispatch(definition, message, context)
+        except TimeoutError as error:
+            if limit.expired():
+                raise _TimedOut from error
+            raise  # the handler's own
+
+    async def _dispatch(self, definition: Definition[Any, Any, Any], message: TaskMessage, context: TaskContext) -> Any:
+        if definition.run_in == "process":
+            return await self._processes.run(_job(definition, message, context), context._report_progress)
+        args, kwargs = definition.signature.convert(message.args, message.kwargs)
+        if definition.signature.wants_context:
+            args = (context, *args)
+        if definition.run_in == "thread":
+            return await self._threads.run(partial(definition.function, *args, **kwargs))
+        return await definition.function(*args, **kwargs)
 
     def _failed(self, task: RunningTask, settle: partial[Settlement], error: BaseException) -> Settlement:
         problem = _describe(error)

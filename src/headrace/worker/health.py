@@ -56,9 +56,10 @@ async def serve_health(health: Health, host: str, port: int) -> asyncio.Server:
     """Answer ``GET /livez`` and ``GET /readyz`` with 200 or 503."""
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(TimeoutError, ConnectionError, ValueError):
+        # Whatever does not look like a request gets no answer.
+        with contextlib.suppress(TimeoutError, ConnectionError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
             async with asyncio.timeout(_REQUEST_TIMEOUT_S):
-                request = await reader.readline()
+                request = await reader.readuntil(b"\r\n\r\n")
                 writer.write(_response(health, request))
                 await writer.drain()
         writer.close()

@@ -16,7 +16,7 @@ import structlog
 
 from headrace.app.headrace import Headrace
 from headrace.model.config import QueueConfig
-from headrace.model.errors import HeadraceError
+from headrace.model.errors import HeadraceError, InvalidConfig
 from headrace.queue.queue import HeartbeatReply, Queue
 
 from .health import Health, serve_health
@@ -70,12 +70,16 @@ class Heartbeat:
         """Do not wait for the whole interval. Callable from any thread."""
         self._from_outside(self._hurry)
 
+    async def ended(self) -> None:
+        """Wait for the end of the thread; raises what ended it, if that was not `stop`."""
+        await self._ended.wait()
+        if self._failure is not None:
+            raise self._failure
+
     async def stop(self) -> None:
         """Beat no more, and take the worker's record away."""
         self._from_outside(self._stop)
         await self._ended.wait()
-        if self._failure is not None:
-            raise self._failure
 
     def _from_outside(self, event: asyncio.Event) -> None:
         if self._loop is not None and not self._loop.is_closed():
@@ -87,7 +91,6 @@ class Heartbeat:
         try:
             asyncio.run(self._main())
         except BaseException as error:  # noqa: BLE001 - raised again where the worker waits for this thread
-            _log.exception("heartbeat ended unexpectedly")
             self._failure = error
         finally:
             self._started.set()
@@ -99,7 +102,7 @@ class Heartbeat:
         self._stop = asyncio.Event()
         self._loop = asyncio.get_running_loop()
         self._started.set()
-        server = await serve_health(self._health, *self._health_address) if self._health_address else None
+        server = await self._serve_health()
         try:
             backend = self._app.redis_backend()
             queues = [await backend.queue(name) for name in self._configs]
@@ -113,6 +116,15 @@ class Heartbeat:
             if server is not None:
                 server.close()
             await self._app.aclose()
+
+    async def _serve_health(self) -> asyncio.Server | None:
+        if self._health_address is None:
+            return None
+        try:
+            return await serve_health(self._health, *self._health_address)
+        except OSError as error:
+            host, port = self._health_address
+            raise InvalidConfig("health_address", f"cannot listen on {host}:{port}: {error.strerror}") from error
 
     def _interval_s(self) -> float:
         shortest = min(config.heartbeat_s for config in self._configs.values())

@@ -15,6 +15,7 @@ import structlog
 from headrace.model.config import QueueConfig
 from headrace.model.errors import HeadraceError
 from headrace.model.outcomes import Settlement
+from headrace.queue.cancelling import cancel_and_wait
 from headrace.queue.queue import Queue
 from headrace.queue.waker import BLOCK_S, Waker
 from headrace.queue.wire import ClaimReply
@@ -74,14 +75,16 @@ class Processor:
 
     async def run(self) -> None:
         """Work until `finish`, and then until everything is settled."""
-        while not self._stopped or self.settler.has_some or self._unanswered:
-            self._health.moved(self.queue.name)
-            if self._has_business():
-                await self._cycle()
-            else:
-                await self._wait()
-        if self._sleeper is not None:
-            self._sleeper.cancel()
+        try:
+            while not self._stopped or self.settler.has_some or self._unanswered:
+                self._health.moved(self.queue.name)
+                if self._has_business():
+                    await self._cycle()
+                else:
+                    await self._wait()
+        finally:
+            if self._sleeper is not None:
+                await cancel_and_wait(self._sleeper)
 
     def stop_claiming(self) -> None:
         """Take on nothing new."""

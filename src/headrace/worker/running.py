@@ -29,6 +29,7 @@ class RunningTask:
         self.claimed = claimed
         self.context: TaskContext | None = None
         self.handler: asyncio.Task[None] | None = None
+        self.has_begun = False
         self.stop_reason: StopReason | None = None
         self.progress: str | None = None
 
@@ -39,7 +40,10 @@ class RunningTask:
         self.stop_reason = reason
         if self.context is not None:
             self.context.mark_cancelled()
-        self.handler.cancel()
+        # A coroutine that is cancelled before its first step never runs, not even to settle. One that has
+        # not begun finds the reason when it does.
+        if self.has_begun:
+            self.handler.cancel()
         return True
 
 

@@ -16,6 +16,7 @@ from headrace.model.config import QueueConfig
 from headrace.model.errors import InvalidConfig
 from headrace.model.names import capability_set, check_name
 from headrace.model.outcomes import Outcome, Settlement
+from headrace.queue.cancelling import cancel_and_wait
 from headrace.queue.queue import Queue
 from headrace.queue.waker import Waker
 
@@ -111,7 +112,8 @@ class Worker:
         heartbeat.start()
         loops = [asyncio.create_task(processor.run(), name=f"claim {processor.queue.name}") for processor in processors]
         helpers = [asyncio.create_task(listen_for_cancellations(backend.connection, q, self._running)) for q in queues]
-        helpers.append(asyncio.create_task(keep_healthy(queues)))
+        helpers.append(asyncio.create_task(keep_healthy(queues), name="janitor"))
+        helpers.append(asyncio.create_task(heartbeat.ended(), name="heartbeat"))
         _log.info(
             "worker started", worker=self.identity.worker, queues=self._queue_names, tasks=sorted(self._app.tasks)
         )
@@ -120,9 +122,7 @@ class Worker:
                 await self._until_asked_or_broken(loops + helpers)
                 await self._drain(heartbeat, processors, loops)
         finally:
-            for task in (*helpers, *loops):
-                task.cancel()
-            await asyncio.gather(*helpers, *loops, return_exceptions=True)
+            await cancel_and_wait(*helpers, *loops)
             await heartbeat.stop()
             await executor.aclose()
             await self._app.aclose()

@@ -48,8 +48,9 @@ for index, task in ipairs(request.tasks) do
   local max_retries, timeout_us, idempotency, message = task[5], task[6], task[7], task[8]
   local key = task_key(id)
   local existing = idempotency ~= '' and redis.call('GET', idempotency_key(idempotency))
-  if existing and existing ~= id then
-    duplicates[#duplicates + 1] = {index - 1, existing}
+  if existing then
+    -- Its own id means that this is the same enqueue again, even if the task has come and gone since.
+    if existing ~= id then duplicates[#duplicates + 1] = {index - 1, existing} end
   elseif redis.call('EXISTS', key) == 0 then
     if level_name == '' then level_name = config.default_level end
     local level = levels[level_name]

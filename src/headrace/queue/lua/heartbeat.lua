@@ -3,7 +3,8 @@
 --
 -- ARGV[1]  {worker, status = 'active' | 'draining' | 'stopped', info = {field, value, ...},
 --           held = {{id, token}, ...}, progress = {{id, token, json}, ...}}
---          'stopped' removes the worker's record: it has handed everything back.
+--          'stopped' removes the worker's record: it has handed everything back. If it has not, it is kept
+--          like that of a dead worker until its leases are taken back, so that its load stays true.
 -- Answer   {'ok', now_us, draining, lost ids, cancelled ids}
 --          draining  true when somebody asked this worker to drain
 --          lost      leases that are no longer this worker's; it must stop working on them
@@ -39,15 +40,22 @@ for _, report in ipairs(request.progress) do
 end
 
 if request.status == 'stopped' then
-  redis.call('DEL', key, worker_wake_key(request.worker))
+  redis.call('DEL', worker_wake_key(request.worker))
   redis.call('ZREM', workers_key, request.worker)
-  redis.call('ZREM', dead_workers_key, request.worker)
+  if tonumber(redis.call('HGET', key, 'load') or 0) > 0 then
+    redis.call('HSET', key, 'state', 'dead')
+    redis.call('ZADD', dead_workers_key, 'NX', now_us, request.worker)
+  else
+    redis.call('DEL', key)
+    redis.call('ZREM', dead_workers_key, request.worker)
+  end
   return answer('ok', now_us, true, lost, cancelled)
 end
 
 if not state then redis.call('HSET', key, 'load', 0, 'idle_since_us', now_us, 'registered_us', now_us) end
 local draining = state == 'draining' or request.status == 'draining'
 redis.call('HSET', key, 'state', draining and 'draining' or 'active', 'heartbeat_us', now_us, unpack(request.info))
+if not draining then redis.call('HDEL', key, 'parked') end   -- from a drain that its death has ended
 redis.call('ZADD', workers_key, now_us, request.worker)
 redis.call('ZREM', dead_workers_key, request.worker)
 return answer('ok', now_us, draining, lost, cancelled)

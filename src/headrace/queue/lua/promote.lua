@@ -19,27 +19,33 @@ check_types()
 local capsets = redis.call('SMEMBERS', capsets_key)
 local moved_by_rule = {}
 for _, rule in ipairs(config.promotions) do
-  local left = rule.batch
+  local aged = {}
   for _, capset in ipairs(capsets) do
-    local source, target = ready_key(rule.source, capset), ready_key(rule.target, capset)
-    redis.call('ZCARD', target)
-    local aged = redis.call('ZRANGEBYSCORE', source, '-inf', now_us - rule.after_us, 'WITHSCORES', 'LIMIT', 0, left)
-    local ids, placed = {}, {}
-    for i = 1, #aged, 2 do
-      ids[#ids + 1] = aged[i]
-      placed[#placed + 1] = aged[i + 1]
-      placed[#placed + 1] = aged[i]
-      if redis.call('EXISTS', task_key(aged[i])) == 1 then
-        redis.call('HSET', task_key(aged[i]), 'promoted', rule.target)
-      end
-      event(aged[i], 'promoted', rule.target, 0, '', rule.source)
-    end
-    add_all(target, placed)
-    remove_all(source, ids)
-    left = left - #ids
-    if left <= 0 then break end
+    redis.call('ZCARD', ready_key(rule.target, capset))
+    local found = redis.call('ZRANGEBYSCORE', ready_key(rule.source, capset), '-inf', now_us - rule.after_us,
+      'WITHSCORES', 'LIMIT', 0, rule.batch)
+    for i = 1, #found, 2 do aged[#aged + 1] = {id = found[i], place_us = tonumber(found[i + 1]), capset = capset} end
   end
-  local moved = rule.batch - left
+  -- The oldest of all capability sets together: no set can use the batches up and starve another.
+  table.sort(aged, function(a, b)
+    if a.place_us ~= b.place_us then return a.place_us < b.place_us end
+    return a.id < b.id
+  end)
+  local moved = math.min(rule.batch, #aged)
+  local ids, placed = {}, {}   -- by capability set
+  for i = 1, moved do
+    local id, capset = aged[i].id, aged[i].capset
+    if not ids[capset] then ids[capset], placed[capset] = {}, {} end
+    table.insert(ids[capset], id)
+    table.insert(placed[capset], aged[i].place_us)
+    table.insert(placed[capset], id)
+    if redis.call('EXISTS', task_key(id)) == 1 then redis.call('HSET', task_key(id), 'promoted', rule.target) end
+    event(id, 'promoted', rule.target, 0, '', rule.source)
+  end
+  for capset in pairs(ids) do
+    add_all(ready_key(rule.target, capset), placed[capset])
+    remove_all(ready_key(rule.source, capset), ids[capset])
+  end
   if moved > 0 then
     moved_by_rule[#moved_by_rule + 1] = {rule.source, rule.target, moved}
     count('promoted:' .. rule.source .. ':' .. rule.target, moved)

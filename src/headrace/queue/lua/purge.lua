@@ -21,8 +21,14 @@ local finished = delete_tasks(finished_key, now_us)
 local dead = 0
 if config.dead_retention_us > 0 then dead = delete_tasks(dead_key, now_us - config.dead_retention_us) end
 
-local workers = redis.call('ZRANGEBYSCORE', dead_workers_key, '-inf', now_us - DEAD_WORKER_KEPT_US, 'LIMIT', 0, request.limit)
-for _, worker in ipairs(workers) do redis.call('DEL', worker_key(worker), worker_wake_key(worker)) end
+local workers = {}
+for _, worker in ipairs(redis.call('ZRANGEBYSCORE', dead_workers_key, '-inf', now_us - DEAD_WORKER_KEPT_US, 'LIMIT', 0, request.limit)) do
+  -- A record with leases stays until they are taken back, or its load would be wrong if the worker returns.
+  if tonumber(redis.call('HGET', worker_key(worker), 'load') or 0) <= 0 then
+    redis.call('DEL', worker_key(worker), worker_wake_key(worker))
+    workers[#workers + 1] = worker
+  end
+end
 remove_all(dead_workers_key, workers)
 
 -- A capability set that nothing waits for is forgotten; the next task that needs it announces it anew.

@@ -1,0 +1,115 @@
+"""The state machine can go red: with one line of a script broken, it finds out.
+
+A test that cannot fail proves nothing. Each case takes the scripts as they are, breaks one thing in memory, and
+runs the very same machine; it must fail within a bounded number of steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+import redis
+from hypothesis import Phase
+
+from headrace.queue import scripts
+from tests.queue.test_state_machine import machine_on, run_machine
+from tests.support.redis_server import RedisServer
+
+MAX_HISTORIES = 60
+STEPS = 100
+
+MUTATIONS = {
+    # what is broken: (file, the text, what takes its place)
+    "settle does not look at the fencing token": (
+        "settle.lua",
+        "elseif task.token ~= token then",
+        "elseif false then",
+    ),
+    "reclaim leaves the token as it was": (
+        "lib/repair.lua",
+        "redis.call('HSET', task_key(id), 'token', task.token + 1)",
+        "",
+    ),
+    "claim leaves tasks in the line": (
+        "claim.lua",
+        "if taken > 0 then redis.call('ZREMRANGEBYRANK', window.key, 0, taken - 1) end",
+        "",
+    ),
+    "settle does not free the worker's slot": (
+        "settle.lua",
+        "    release_slot(task.worker)\n",
+        "",
+    ),
+    "settle leaves the lease behind": (
+        "settle.lua",
+        "remove_all(leases_key, settled_ids)",
+        "",
+    ),
+    "a snoozed task keeps its promotion": (
+        "settle.lua",
+        "redis.call('HDEL', key, 'worker', 'started_us', 'promoted')   -- it will wait anew, at its own level",
+        "redis.call('HDEL', key, 'worker', 'started_us')",
+    ),
+    "a retry goes to the end of the line": (
+        "lib/repair.lua",
+        "local place_us = task.state == 'scheduled' and tonumber(due[i + 1]) or task.place_us",
+        "local place_us = tonumber(due[i + 1])",
+    ),
+    "a lease is renewed past the attempt's timeout": (
+        "heartbeat.lua",
+        "math.min(now_us + config.lease_us, tonumber(task[3]) + timeout_us)",
+        "now_us + config.lease_us",
+    ),
+    "a cancelled task that crashed is retried": (
+        "lib/repair.lua",
+        "if task.cancel then",
+        "if false then",
+    ),
+    "keys are shared between tenants": (
+        "lib/base.lua",
+        "local function task_key(id) return prefix .. 'task:' .. id end",
+        "local function task_key(id) return 'hr:{shared}:task:' .. id end",
+    ),
+    "tasks that become ready wake nobody": (
+        "lib/ready.lua",
+        "for capset, tasks in pairs(made_ready) do wake(capset, tasks) end",
+        "",
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def private_redis() -> Iterator[RedisServer]:
+    with RedisServer(fake_clock=True) as server:
+        server.clock.freeze()
+        yield server
+
+
+@pytest.fixture
+def fresh_scripts() -> Iterator[None]:
+    """Scripts are put together once per process; a broken one must not stay."""
+    scripts.script.cache_clear()
+    yield
+    scripts.script.cache_clear()
+
+
+@pytest.mark.usefixtures("fresh_scripts")
+@pytest.mark.parametrize("mutation", MUTATIONS)
+def test_broken_script_is_caught(mutation: str, private_redis: RedisServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, text, replacement = MUTATIONS[mutation]
+    read = scripts._read
+
+    def read_broken(asked: str) -> str:
+        source = read(asked)
+        if asked == path:
+            assert source.count(text) == 1, f"{path} no longer has the line that this test breaks"
+            source = source.replace(text, replacement)
+        return source
+
+    monkeypatch.setattr(scripts, "_read", read_broken)
+    with machine_on(private_redis) as machine:
+        # A wrong answer or state is an AssertionError; some breakage makes a script or the reading of Redis fail.
+        with pytest.raises((AssertionError, redis.ResponseError, KeyError)):
+            run_machine(machine, examples=MAX_HISTORIES, steps=STEPS, seed=1, phases=(Phase.generate,))
+        print(f"{mutation}: caught within {machine.steps} steps")
