@@ -12,7 +12,7 @@ from headrace.model.ids import new_task_id
 from headrace.model.outcomes import Outcome, Settlement
 from headrace.model.retry import backoff_s
 from headrace.model.states import TaskState, WorkerActivity, WorkerState
-from tests.queue.test_seed_bench import WORKER, Bench, new_task, open_bench
+from tests.queue.test_seed_bench import WORKER, Bench, new_task, open_bench, problem_text
 
 DAY_S = 86_400.0
 
@@ -265,8 +265,8 @@ async def test_the_last_minute_counts_what_ended_in_it_and_forgets_what_is_older
     await bench.put(count=3, max_retries=0)
     good, bad, dead = await bench.claim(3)
     await bench.complete(good)
-    await bench.settle(bad, Outcome.FAILED)
-    await bench.fail_attempt(dead)
+    rows = [(bad, Outcome.FAILED), (dead, Outcome.RETRY)]
+    await bench.queue.settle([Settlement(task.task_id, task.token, how, problem_text()) for task, how in rows])
     stats = await bench.inspector.stats()
     assert (stats.completed_last_minute, stats.failed_last_minute) == (1, 2)
     # The minute is kept in slots of ten seconds: 50 seconds are always inside, 60 always outside.

@@ -415,6 +415,7 @@ async def test_cluster_switch_over(cluster: RedisClusterServers, tenant: str):
     key = tagged(tenant, 1)
     async with transport_to(cluster.url) as transport:
         await transport.run(call(APPEND, key, "a"))
+        old = cluster.primary_of(key)
         new = await asyncio.to_thread(cluster.failover, key)
         # One try: the old owner answers MOVED, and the transport follows.
         assert await transport.run(call(APPEND, key, "b"), call(PUSH, key, "c"), patience_s=0.0) == [
@@ -423,6 +424,10 @@ async def test_cluster_switch_over(cluster: RedisClusterServers, tenant: str):
         ]
         with new.client() as client:
             assert client.lrange(key, 0, -1) == [b"a", b"b", b"c"]
+        with old.client() as client:
+            redirects = client.info("errorstats")["errorstat_MOVED"]
+            await transport.run(call(APPEND, key, "d"))
+            assert client.info("errorstats")["errorstat_MOVED"] == redirects  # it has learnt the way
 
 
 async def test_cluster_failover_after_a_crash(cluster: RedisClusterServers, tenant: str):
@@ -473,5 +478,6 @@ async def test_cluster_url_is_asked_for_when_a_node_says_moved(cluster: RedisClu
     key = tagged(tenant, 1)
     wrong = next(server for server in cluster.servers if server is not cluster.primary_of(key))
     async with transport_to(f"redis://{wrong.address}/0") as transport:
-        with pytest.raises(BackendError, match=r"use redis\+cluster://"):
+        with capture_logs() as logs, pytest.raises(BackendError, match=r"use redis\+cluster://"):
             await transport.run(call(PUT, key, "x"), patience_s=PATIENT_S)
+        assert logs == []  # not tried again: that would not help

@@ -379,6 +379,24 @@ async def test_one_worker_serves_several_queues_within_its_capacity(app: Headrac
     assert most == 3
 
 
+async def test_a_busy_queue_does_not_keep_another_one_out(app: Headrace, running: Running) -> None:
+    order: list[str] = []
+
+    @app.task(queue="jobs")
+    async def here() -> None:
+        order.append("jobs")
+
+    @app.task(queue="other")
+    async def there() -> None:
+        order.append("other")
+
+    await app.enqueue_many([here.call() for _ in range(100)])
+    tasks = await app.enqueue_many([there.call() for _ in range(20)])
+    async with running(queues=None, concurrency=1):
+        await asyncio.gather(*(task.result(PATIENCE_S) for task in tasks))
+        assert order.count("jobs") <= 40, "they take turns"
+
+
 async def test_capabilities_decide_who_runs_a_task(app: Headrace, running: Running) -> None:
     @app.task(queue="jobs", required_capabilities=["gpu"])
     async def train(ctx: TaskContext) -> str:

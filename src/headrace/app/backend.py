@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import random
+import time
 from collections.abc import Sequence
 from typing import Protocol
 
 from headrace.model.config import QueueConfig
-from headrace.model.errors import TaskNotFound
+from headrace.model.errors import BackendUnavailable, TaskNotFound
 from headrace.model.task import NewTask, TaskRecord
 from headrace.queue.connection import Connection
 from headrace.queue.inbox import Inbox
@@ -15,7 +17,7 @@ from headrace.queue.inspection import Inspector
 from headrace.queue.keys import queue_names_key
 from headrace.queue.queue import EnqueueResult, Queue
 from headrace.queue.settings import RedisSettings
-from headrace.queue.transport import Transport
+from headrace.queue.transport import PATIENCE_S, Transport
 
 
 class Backend(Protocol):
@@ -47,11 +49,22 @@ class RedisBackend:
         if name in self._published:
             return queue
         async with self._opening:
-            await self.connection.open()
+            await self._open()
             if name in self._declared and name not in self._published:
                 await queue.define(self._declared[name])
             self._published.add(name)
         return queue
+
+    async def _open(self) -> None:
+        """Open the connection, with the patience that every later call has too."""
+        deadline_s = time.monotonic() + PATIENCE_S
+        while True:
+            try:
+                return await self.connection.open()
+            except BackendUnavailable:
+                if time.monotonic() >= deadline_s:
+                    raise
+            await asyncio.sleep(random.uniform(0, 0.5))
 
     async def inspector(self, name: str) -> Inspector:
         """The readable side of the queue, on an open connection."""
@@ -59,7 +72,7 @@ class RedisBackend:
 
     async def queue_names(self) -> list[str]:
         """The tenant's queues, those declared by this app included."""
-        await self.connection.open()
+        await self._open()
         for name in self._declared:
             await self.queue(name)
         names = await self.transport.execute("SMEMBERS", queue_names_key(self.tenant))

@@ -15,6 +15,7 @@ import msgspec
 
 from headrace.model.config import QueueConfig, config_from_mapping
 from headrace.model.errors import ConfigConflict, InvalidInput, InvalidPayload, UnknownQueue
+from headrace.model.names import check_name
 from headrace.model.outcomes import Settlement, SettleStatus
 from headrace.model.payload import DEFAULT_MAX_BYTES
 from headrace.model.task import NewTask
@@ -136,6 +137,7 @@ class Queue:
         progress: Sequence[tuple[str, int, str]] = (),
     ) -> HeartbeatReply:
         """Register or stay registered, and renew the leases in ``held`` (task id and token)."""
+        check_name("worker", worker)
         info = ["capacity", capacity, "caps", capabilities, "version", version, "host", host]
         reply = await self._run(
             "heartbeat", {"worker": worker, "status": status, "info": info, "held": held, "progress": progress}

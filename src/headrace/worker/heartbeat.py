@@ -14,10 +14,11 @@ from typing import Literal
 
 import structlog
 
+from headrace.app.backend import RedisBackend
 from headrace.app.headrace import Headrace
 from headrace.model.config import QueueConfig
 from headrace.model.errors import HeadraceError, InvalidConfig
-from headrace.queue.queue import HeartbeatReply, Queue
+from headrace.queue.queue import HeartbeatReply
 
 from .health import Health, serve_health
 from .identity import WorkerIdentity
@@ -105,13 +106,12 @@ class Heartbeat:
         server = await self._serve_health()
         try:
             backend = self._app.redis_backend()
-            queues = [await backend.queue(name) for name in self._configs]
             while not self._stop.is_set():
-                beats = await asyncio.gather(*(self._beat(queue) for queue in queues))
+                beats = await asyncio.gather(*(self._beat(backend, name) for name in self._configs))
                 await self._pause(_RETRY_AFTER_S if False in beats else self._interval_s())
-            for queue in queues:
+            for name in self._configs:
                 with contextlib.suppress(HeadraceError):  # a record left behind is found dead and purged
-                    await queue.heartbeat(self._identity.worker, status="stopped")
+                    await (await backend.queue(name)).heartbeat(self._identity.worker, status="stopped")
         finally:
             if server is not None:
                 server.close()
@@ -140,9 +140,10 @@ class Heartbeat:
         for waiter in (stopping, hurrying):
             waiter.cancel()
 
-    async def _beat(self, queue: Queue) -> bool:
-        held = self._running.leases(queue.name)
+    async def _beat(self, backend: RedisBackend, name: str) -> bool:
+        held = self._running.leases(name)
         try:
+            queue = await backend.queue(name)
             reply = await queue.heartbeat(
                 self._identity.worker,
                 status=self._status,
@@ -151,14 +152,14 @@ class Heartbeat:
                 version=self._identity.version,
                 host=self._identity.host,
                 held=held,
-                progress=self._running.take_progress(queue.name),
+                progress=self._running.take_progress(name),
             )
             # Leases and intervals may have been changed while we run.
-            self._configs[queue.name] = await queue.config()
+            self._configs[name] = await queue.config()
         except HeadraceError as error:
-            _log.warning("heartbeat failed", queue=queue.name, error=str(error))
+            _log.warning("heartbeat failed", queue=name, error=str(error))
             return False
-        self._worker_loop.call_soon_threadsafe(self._hand_over, queue.name, dict(held), reply)
+        self._worker_loop.call_soon_threadsafe(self._hand_over, name, dict(held), reply)
         return True
 
     def _hand_over(self, queue: str, held: dict[str, int], reply: HeartbeatReply) -> None:

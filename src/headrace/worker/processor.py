@@ -98,12 +98,16 @@ class Processor:
         self._nudge.set()
 
     def _has_business(self) -> bool:
-        may_claim = self._accepting and not self._dry and self._slots.free > 0
-        return self.settler.has_some or may_claim or self._unanswered
+        if self.settler.has_some or self._unanswered:
+            return True
+        if self._accepting and not self._dry:
+            return self._slots.has_room_for(self.queue.name)
+        self._slots.leave_line(self.queue.name)
+        return False
 
     async def _cycle(self) -> None:
         settlements = self.settler.take()
-        want = self._slots.take_all() if self._accepting else 0
+        want = self._slots.take_all(self.queue.name) if self._accepting else 0
         try:
             reply = await self._exchange(settlements, want)
             if reply is not None and reply.status == "unregistered":
@@ -188,6 +192,7 @@ class Processor:
 
     async def _back_off(self, error: HeadraceError) -> None:
         self._failures += 1
+        self._slots.leave_line(self.queue.name)  # the other queues need not wait for this one's trouble
         pause_s = random.uniform(0, min(_LONGEST_BACKOFF_S, 0.1 * 2**self._failures))
         _log.warning("queue unavailable", queue=self.queue.name, error=str(error), retry_in_s=round(pause_s, 3))
         await asyncio.sleep(pause_s)

@@ -6,27 +6,54 @@ from collections.abc import Callable
 
 
 class Slots:
-    """Room for tasks. Taken before a claim is sent, so that two queues never claim for the same slot."""
+    """Room for tasks. Taken before a claim is sent, so that two queues never claim for the same slot.
+
+    Queues that find no room wait in line: a busy queue cannot keep the others out by being quicker.
+    """
 
     def __init__(self, capacity: int) -> None:
         self.capacity = capacity
         self.free = capacity
+        self._line: list[str] = []
         self._on_freed: list[Callable[[], None]] = []
 
     def when_freed(self, callback: Callable[[], None]) -> None:
         """Call ``callback`` whenever there is room again."""
         self._on_freed.append(callback)
 
-    def take_all(self) -> int:
-        """Reserve every free slot; returns how many."""
-        # Below zero only when a claim whose answer was lost comes back with more than there is room for now.
-        taken = max(0, self.free)
-        self.free -= taken
+    def has_room_for(self, queue: str) -> bool:
+        """Whether it is this queue's turn and there is room; if not, it stands in line from now on."""
+        if self.free > 0 and self._line[:1] in ([], [queue]):
+            return True
+        if queue not in self._line:
+            self._line.append(queue)
+        return False
+
+    def leave_line(self, queue: str) -> None:
+        """The queue has nothing to claim at the moment."""
+        if queue in self._line:
+            self._line.remove(queue)
+            if self.free > 0:
+                self._tell()
+
+    def take_all(self, queue: str) -> int:
+        """Reserve every free slot; returns how many: none if it is another queue's turn."""
+        if not self.has_room_for(queue):
+            return 0
+        if self._line:
+            self._line.pop(0)
+        taken, self.free = self.free, 0
         return taken
 
     def give_back(self, count: int) -> None:
-        """Return slots that were not used, or that are used no longer."""
+        """Return slots that were not used, or that are used no longer.
+
+        Negative when a claim whose answer was lost comes back with more than there is room for by now.
+        """
         if count != 0:
             self.free += count
-            for callback in self._on_freed:
-                callback()
+            self._tell()
+
+    def _tell(self) -> None:
+        for callback in self._on_freed:
+            callback()
