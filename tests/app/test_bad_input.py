@@ -207,6 +207,10 @@ async def test_too_many_capability_sets_are_refused(target: Target) -> None:
         "required_capabilities: would be one more than the 64 different capability sets a queue can hold"
     )
     assert target.dump() == before
+    many = [target.take.options(required_capabilities=[f"new-{n}"]).call(n) for n in range(1500)]
+    with pytest.raises(InvalidInput, match=r"tasks\[0\]\.required_capabilities: would be one more than the 64"):
+        await target.app.enqueue_many(many)
+    assert target.dump() == before
 
 
 async def test_a_redis_that_may_evict_tasks_is_refused(tenant: str) -> None:

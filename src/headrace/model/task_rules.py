@@ -14,6 +14,9 @@ from .errors import InvalidInput, UnknownLevel
 from .payload import check_size
 from .task import NewTask
 
+MAX_CAPABILITY_SETS = 64
+"""A claim looks at every set that its worker covers, so their number is bounded."""
+
 
 def check_new_tasks(config: QueueConfig, tasks: Sequence[NewTask]) -> None:
     """Raise the error that enqueueing ``tasks`` would meet."""
@@ -41,6 +44,14 @@ def unknown_level(field: str, config: QueueConfig, level: str) -> UnknownLevel:
 def delay_too_long(field: str, max_delay_s: float) -> InvalidInput:
     """The error for a delay past the queue's limit."""
     return InvalidInput(field, f"is more than the queue's max_delay_s of {max_delay_s:g} seconds")
+
+
+def too_many_capability_sets(index: int, total: int) -> InvalidInput:
+    """The error for a task that brings one set of capabilities too many."""
+    return InvalidInput(
+        field_of("required_capabilities", index, total),
+        f"would be one more than the {MAX_CAPABILITY_SETS} different capability sets a queue can hold",
+    )
 
 
 def check_delay_s(field: str, value: object) -> float:

@@ -67,6 +67,10 @@ class QueueKeys:
         return f"{self.prefix}dead"
 
     @property
+    def capsets(self) -> str:
+        return f"{self.prefix}capsets"
+
+    @property
     def workers(self) -> str:
         return f"{self.prefix}workers"
 

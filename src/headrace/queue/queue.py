@@ -19,7 +19,14 @@ from headrace.model.names import check_name
 from headrace.model.outcomes import Settlement, SettleStatus
 from headrace.model.payload import DEFAULT_MAX_BYTES
 from headrace.model.task import NewTask
-from headrace.model.task_rules import check_new_tasks, delay_too_long, field_of, unknown_level
+from headrace.model.task_rules import (
+    MAX_CAPABILITY_SETS,
+    check_new_tasks,
+    delay_too_long,
+    field_of,
+    too_many_capability_sets,
+    unknown_level,
+)
 
 from . import wire
 from .keys import QueueKeys, queue_names_key
@@ -93,6 +100,7 @@ class Queue:
         if len(chunks) > 1 or any(len(task.message) > DEFAULT_MAX_BYTES for task in tasks):
             # Checked as a whole before the first call: a bad task must not leave half a batch behind.
             check_new_tasks(await self.config(), tasks)
+            await self._check_capability_sets(tasks)
         results: list[EnqueueResult] = []
         for chunk in chunks:
             reply = await self._run("enqueue", {"tasks": [wire.new_task_row(task) for task in chunk]})
@@ -234,6 +242,13 @@ class Queue:
             f"declare it with Headrace(..., queues=[QueueConfig({self.name!r})])",
         )
 
+    async def _check_capability_sets(self, tasks: Sequence[NewTask]) -> None:
+        known = {name.decode() for name in await self._transport.execute("SMEMBERS", self.keys.capsets)}
+        for index, task in enumerate(tasks):
+            known.add(task.capabilities)
+            if len(known) > MAX_CAPABILITY_SETS:
+                raise too_many_capability_sets(index, len(tasks))
+
     async def _refusal(self, reply: list[Any], before: int, total: int) -> InvalidInput:
         problem, index, *details = reply
         index += before
@@ -242,10 +257,7 @@ class Queue:
         if problem == "too_late":
             return delay_too_long(field_of("delay_s", index, total), wire.to_s(details[0]))
         if problem == "too_many_capability_sets":
-            return InvalidInput(
-                field_of("required_capabilities", index, total),
-                f"would be one more than the {details[0]} different capability sets a queue can hold",
-            )
+            return too_many_capability_sets(index, total)
         size, limit = details
         return InvalidPayload(
             field_of("payload", index, total), f"is {size} bytes as JSON; at most {limit} are allowed"

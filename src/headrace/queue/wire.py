@@ -16,6 +16,7 @@ from headrace.model.outcomes import Problem, Settlement
 from headrace.model.retry import attempt_timeout_s
 from headrace.model.states import TaskState, WorkerActivity, WorkerState
 from headrace.model.task import Attempt, ClaimedTask, NewTask, TaskMessage, TaskRecord
+from headrace.model.task_rules import MAX_CAPABILITY_SETS
 
 _US = 1_000_000
 
@@ -63,6 +64,7 @@ def script_config(config: QueueConfig) -> dict[str, Any]:
         "result_retention_us": to_us(config.result_retention_s),
         "dead_retention_us": to_us(config.dead_letter_retention_s or 0),
         "max_payload_bytes": config.max_payload_bytes,
+        "max_capability_sets": MAX_CAPABILITY_SETS,
         "max_delay_us": to_us(config.max_delay_s),
         "events_max": config.events_max,
     }

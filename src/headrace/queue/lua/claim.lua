@@ -50,7 +50,7 @@ local function hand_out(id, values, token, level)
 end
 
 local function finish_claim(status)
-  wake_for_ready()
+  wake_idle_workers()
   publish_events()
   local next_due = redis.call('ZRANGE', delayed_key, 0, 0, 'WITHSCORES')[2]
   return answer(status, now_us, tonumber(next_due or 0), tasks, capsets)
@@ -130,7 +130,7 @@ local function pick_weighted(random)
   end
 end
 
-local dequeued_levels = {}
+local dequeued_levels, dangling = {}, 0
 for i = 1, want do
   local index, window
   if config.selection == 'weighted' then index, window = pick_weighted(request.randoms[i]) else index, window = pick_strict() end
@@ -149,7 +149,8 @@ for i = 1, want do
     dequeued_levels[level] = true
     event(id, 'claimed', level, retries + 1, request.worker)
   else
-    count('dangling')   -- an id whose task was deleted by hand: drop it
+    dangling = dangling + 1   -- an id whose task was deleted by hand: drop it
+    count('dangling')
   end
 end
 
@@ -165,11 +166,15 @@ if #tasks > 0 then
   redis.call('HINCRBY', own_key, 'load', #tasks)
   redis.call('HSET', own_key, 'number', request.number, 'claimed', cmsgpack.pack(claimed_ids))
 end
-if #tasks < want then
-  -- Nothing is left for this worker's sets: tokens that still lie there would only wake workers for nothing.
+if #tasks + dangling < want then
+  -- Nothing is left for this worker's sets: tokens that still lie there would only wake workers for nothing,
+  -- and this worker learns the next due time from the answer.
   for _, capset in ipairs(capsets) do
     redis.call('DEL', wake_key(capset))
     made_ready[capset] = nil
   end
+  sooner_due = false
+elseif dangling > 0 then
+  wake('', 1)   -- it got less than it asked for and will sleep, though there may be more
 end
 return finish_claim('ok')

@@ -35,8 +35,11 @@ for index, worker in ipairs(request.workers) do
     else
       statuses[index] = drain(worker, key, tonumber(record[2]), tonumber(record[3]))
     end
+    local changed = statuses[index] == 'active' or statuses[index] == 'draining'
     -- Tell the worker now; it would otherwise learn it from its next claim or heartbeat.
-    if redis.call('LLEN', worker_wake_key(worker)) == 0 then redis.call('RPUSH', worker_wake_key(worker), '1') end
+    if changed and redis.call('LLEN', worker_wake_key(worker)) == 0 then
+      redis.call('RPUSH', worker_wake_key(worker), '1')
+    end
   end
 end
 return answer('ok', statuses)

@@ -8,7 +8,7 @@
 --          {'unknown_level', index, level}                    nothing was written
 --          {'too_large', index, bytes, limit}                 nothing was written
 --          {'too_late', index, limit_us}                      nothing was written
---          {'too_many_capability_sets', index, limit}         nothing was written
+--          {'too_many_capability_sets', index}                nothing was written
 --
 -- Sending the same ids again changes nothing, so a lost answer can be asked for once more. There is no
 -- allow-oom flag: with maxmemory reached Redis refuses the script as a whole, before the first write.
@@ -17,7 +17,6 @@
 --@include ready
 if not config then return answer('unknown_queue') end
 
-local MAX_CAPABILITY_SETS = 64
 local levels = {}
 for _, level in ipairs(config.levels) do levels[level.name] = level end
 
@@ -31,18 +30,17 @@ for index, task in ipairs(request.tasks) do
   if task[4] > config.max_delay_us then return answer('too_late', index - 1, config.max_delay_us) end
   if not seen_capsets[capset] then
     seen_capsets[capset] = true
+    redis.call('LLEN', wake_key(capset))
+    for name in pairs(levels) do redis.call('ZCARD', ready_key(name, capset)) end
     capset_total = capset_total + 1 - redis.call('SISMEMBER', capsets_key, capset)
-    if capset_total > MAX_CAPABILITY_SETS then
-      return answer('too_many_capability_sets', index - 1, MAX_CAPABILITY_SETS)
+    if capset_total > config.max_capability_sets then
+      return answer('too_many_capability_sets', index - 1)
     end
   end
 end
 check_types()
 
-local duplicates, scheduled, per_level = {}, {}, {}
-local soonest = redis.call('ZRANGE', delayed_key, 0, 0, 'WITHSCORES')[2]
-local sooner = false
-
+local duplicates, per_level = {}, {}
 for index, task in ipairs(request.tasks) do
   local id, level_name, capset, delay_us = task[1], task[2], task[3], task[4]
   local max_retries, timeout_us, idempotency, message = task[5], task[6], task[7], task[8]
@@ -64,10 +62,7 @@ for index, task in ipairs(request.tasks) do
       redis.call('SET', idempotency_key(idempotency), id, 'PX', math.ceil(config.idempotency_window_us / 1000))
     end
     if delay_us > 0 then
-      local visible_us = now_us + delay_us
-      scheduled[#scheduled + 1] = visible_us
-      scheduled[#scheduled + 1] = id
-      if not soonest or visible_us < tonumber(soonest) then sooner = true end
+      make_due(id, now_us + delay_us)
     else
       make_ready(id, level_name, capset, now_us)
     end
@@ -76,10 +71,7 @@ for index, task in ipairs(request.tasks) do
   end
 end
 
-add_all(delayed_key, scheduled)
 for level in pairs(per_level) do redis.call('HSET', stats_key, 'last_enqueue:' .. level, now_us) end
-wake_for_ready()
--- An idle worker sleeps until the earliest due time it knows of; a sooner one must be told.
-if sooner then wake('', 1) end
+wake_idle_workers()
 publish_events()
 return answer('ok', now_us, duplicates)

@@ -12,6 +12,6 @@
 if not config then return answer('unknown_queue') end
 check_types()
 local forwarded = forward_due(request.limit)
-wake_for_ready()
+wake_idle_workers()
 publish_events()
 return answer('ok', forwarded)

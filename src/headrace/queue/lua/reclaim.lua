@@ -21,6 +21,6 @@ for _, worker in ipairs(silent) do
   count('dead_workers')
 end
 remove_all(workers_key, silent)
-wake_for_ready()
+wake_idle_workers()
 publish_events()
 return answer('ok', reclaimed, silent)

@@ -30,6 +30,6 @@ for _, id in ipairs(ids) do
   end
 end
 remove_all(dead_key, replayed)
-wake_for_ready()
+wake_idle_workers()
 publish_events()
 return answer('ok', replayed, refused)

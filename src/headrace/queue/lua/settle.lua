@@ -57,7 +57,7 @@ function apply.snoozed(task, _, after_us)
   local key = task_key(task.id)
   redis.call('HDEL', key, 'worker', 'started_us', 'promoted')   -- it will wait anew, at its own level
   redis.call('HSET', key, 'state', 'scheduled')
-  redis.call('ZADD', delayed_key, now_us + after_us, task.id)
+  make_due(task.id, now_us + after_us)
   event(task.id, 'snoozed', task.level, task.retries + 1, task.worker)
 end
 
@@ -99,6 +99,6 @@ if #samples > 0 then
   redis.call('LTRIM', latencies_key, 0, MAX_SAMPLES - 1)
 end
 update_released_workers()
-wake_for_ready()
+wake_idle_workers()
 publish_events()
 return answer('ok', statuses)

@@ -91,7 +91,7 @@ local function retry_or_bury(task, reason, problem, after_us)
   redis.call('HDEL', key, 'worker', 'promoted', 'started_us')
   if delay_us > 0 then
     redis.call('HSET', key, 'state', 'retrying', 'retries', task.retries + 1, 'level', level, 'error', problem)
-    redis.call('ZADD', delayed_key, now_us + delay_us, task.id)
+    make_due(task.id, now_us + delay_us)
   else
     redis.call('HSET', key, 'state', 'queued', 'retries', task.retries + 1, 'level', level, 'error', problem)
     make_ready(task.id, level, task.caps, task.place_us)
