@@ -131,6 +131,7 @@ class ModelQueue:
         """Capability sets for which a wake-up must be lying ready: tasks came in, and no claim came up short since."""
         self.most_workers = 0
         self._made_ready: set[str] = set()
+        self._sooner_due = False
         self._unheard_capset = False
 
     # ── configuration ────────────────────────────────────────────────────────────────────────────────
@@ -155,12 +156,8 @@ class ModelQueue:
     def enqueue(self, tasks: Sequence[NewTask]) -> list[tuple[str, bool]]:
         """Raises when one task is not acceptable; nothing is stored then."""
         check_new_tasks(self.config, tasks)
-        soonest_us = min((task.due_us for task in self._delayed()), default=None)
         results = [self._enqueue_one(task) for task in tasks]
-        now_soonest_us = min((task.due_us for task in self._delayed()), default=None)
-        self._wake_for_ready()
-        if now_soonest_us != soonest_us and self._live():
-            self.wake_due.add("")  # an idle worker sleeps until the earliest due time it knows of
+        self._wake_idle_workers()
         return results
 
     def _enqueue_one(self, new: NewTask) -> tuple[str, bool]:
@@ -186,7 +183,7 @@ class ModelQueue:
             window_ms = math.ceil(round(self.config.idempotency_window_s * US) / 1000)
             self.idempotency[new.idempotency_key] = (new.task_id, self.now_us // 1000 + window_ms)
         if delay_us > 0:
-            task.state, task.due_us = TaskState.SCHEDULED, self.now_us + delay_us
+            self._make_due(task, TaskState.SCHEDULED, self.now_us + delay_us)
         else:
             self._make_ready(task)
         self._event(task, "enqueued")
@@ -216,11 +213,13 @@ class ModelQueue:
             if claimed:
                 worker.last_claim = (number, [task.task_id for task in claimed])
             if len(claimed) < want:
-                # Nothing is left for this worker: what would wake its like is taken away.
+                # Nothing is left for this worker: what would wake its like is taken away, and it knows the next
+                # due time from this answer.
                 self.wake_due -= covered
                 self._made_ready -= covered
-        self._wake_for_ready()
-        soonest_us = min((task.due_us for task in self._delayed()), default=None)
+                self._sooner_due = False
+        self._wake_idle_workers()
+        soonest_us = self._soonest_us()
         return ExpectedClaim(
             status=status,
             tasks=[self._handed_out(task) for task in claimed],
@@ -266,7 +265,7 @@ class ModelQueue:
         """For each settlement the answers that are right; there is more than one in a single case only."""
         jitter = _Jitter(random)
         statuses = [self._settle_one(settlement, jitter) for settlement in settlements]
-        self._wake_for_ready()
+        self._wake_idle_workers()
         return statuses
 
     def _settle_one(self, settlement: Settlement, jitter: _Jitter) -> set[SettleStatus]:
@@ -304,7 +303,7 @@ class ModelQueue:
             case Outcome.SNOOZED:
                 # Its wait begins anew, at its own level; no attempt is spent.
                 task.promoted = None
-                task.state, task.due_us = TaskState.SCHEDULED, self.now_us + (after_us or 0)
+                self._make_due(task, TaskState.SCHEDULED, self.now_us + (after_us or 0))
                 self._event(task, "snoozed")
             case Outcome.HANDED_BACK:
                 level = self._existing(task.effective_level)
@@ -351,7 +350,7 @@ class ModelQueue:
 
     def forward(self, limit: int) -> int:
         moved = self._forward_due(limit)
-        self._wake_for_ready()
+        self._wake_idle_workers()
         return moved
 
     def reclaim(self, limit: int, random: float) -> tuple[int, list[str]]:
@@ -362,7 +361,7 @@ class ModelQueue:
         for worker in silent:
             worker.state, worker.died_us = "dead", self.now_us
         self.counters["dead_workers"] += len(silent)
-        self._wake_for_ready()
+        self._wake_idle_workers()
         return reclaimed, [worker.worker for worker in silent]
 
     def promote(self, *, force: bool) -> dict[tuple[str, str], int]:
@@ -435,7 +434,7 @@ class ModelQueue:
             self._make_ready(task)
             self._event(task, "replayed")
             replayed.append(task_id)
-        self._wake_for_ready()
+        self._wake_idle_workers()
         return replayed, refused
 
     def drain(self, workers: Sequence[str], *, idle_us: int, force: bool) -> list[str]:
@@ -612,7 +611,7 @@ class ModelQueue:
         task.promoted = None
         task.level = self._existing(task.level)
         if delay_us > 0:
-            task.state, task.due_us = TaskState.RETRYING, self.now_us + delay_us
+            self._make_due(task, TaskState.RETRYING, self.now_us + delay_us)
         else:
             self._make_ready(task)
         self._event(task, "retrying")
@@ -623,6 +622,14 @@ class ModelQueue:
         if task.capset not in self.capsets:
             self.capsets.add(task.capset)
             self._unheard_capset = True
+
+    def _make_due(self, task: ModelTask, state: TaskState, due_us: int) -> None:
+        soonest_us = self._soonest_us()
+        self._sooner_due = self._sooner_due or soonest_us is None or due_us < soonest_us
+        task.state, task.due_us = state, due_us
+
+    def _soonest_us(self) -> int | None:
+        return min((task.due_us for task in self._delayed() if task.due_us is not None), default=None)
 
     def _end_lease(self, task: ModelTask) -> None:
         """The task leaves its holder; what becomes of it is decided next."""
@@ -653,12 +660,14 @@ class ModelQueue:
     # Idle workers block until they are woken. The model does not count wake-ups; it knows where one may not
     # be missing. Nothing in the tests takes one away but a claim that finds less than it wants.
 
-    def _wake_for_ready(self) -> None:
+    def _wake_idle_workers(self) -> None:
         if self._live():
             self.wake_due |= self._made_ready
-            if self._unheard_capset:
-                self.wake_due.add("")  # nobody listens for a set that no one has heard of: all are told
-        self._made_ready, self._unheard_capset = set(), False
+            # An idle worker sleeps until the earliest due time it knows of, and does not listen for a set that it
+            # has never heard of.
+            if self._sooner_due or self._unheard_capset:
+                self.wake_due.add("")
+        self._made_ready, self._sooner_due, self._unheard_capset = set(), False, False
 
     def _wake_everyone(self) -> None:
         if self._live():

@@ -14,7 +14,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from headrace.model.errors import BackendError, BackendUnavailable, PoolExhausted, UnsafeBackend
-from headrace.queue.connection import Connection, pack
+from headrace.queue.connection import Connection
+from headrace.queue.driver import pack
 from headrace.queue.settings import RedisSettings
 from headrace.queue.transport import Transport
 from tests.support.cluster import RedisClusterServers

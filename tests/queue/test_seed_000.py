@@ -10,7 +10,8 @@ import pytest
 
 from examples.seed_000_weighted_lists import CONFIG
 from headrace.model.selection import boost_factor, choose_level, effective_weights
-from tests.queue.test_seed_bench import SIGNIFICANCE, WORKER, Bench, chi_square, chi_square_p, open_bench
+from tests.support.bench import WORKER, Bench, open_bench
+from tests.support.chance import SIGNIFICANCE, chi_square, chi_square_p
 from tests.support.redis_server import RedisServer
 
 WAITED_S = {"critical": 5.0, "high": 10.0, "normal": 45.0, "idle": 90.0}

@@ -12,7 +12,7 @@ from headrace.model.ids import new_task_id
 from headrace.model.outcomes import Outcome, Settlement
 from headrace.model.retry import backoff_s
 from headrace.model.states import TaskState, WorkerActivity, WorkerState
-from tests.queue.test_seed_bench import WORKER, Bench, new_task, open_bench, problem_text
+from tests.support.bench import WORKER, Bench, new_task, open_bench, problem_text
 
 DAY_S = 86_400.0
 

@@ -11,7 +11,7 @@ from examples.seed_002_tenants import CONFIG, MAX_ATTEMPTS
 from headrace.model.errors import TaskNotFound, UnknownQueue
 from headrace.model.outcomes import Outcome, SettleStatus
 from headrace.model.states import TaskState
-from tests.queue.test_seed_bench import WORKER, Bench, new_task, open_bench
+from tests.support.bench import WORKER, Bench, new_task, open_bench
 
 INSPECT_LIMIT = 200
 RESCUER = "worker-2"

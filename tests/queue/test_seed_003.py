@@ -13,7 +13,7 @@ from headrace.model.errors import TaskNotFound
 from headrace.model.outcomes import Outcome, SettleStatus
 from headrace.model.states import TaskState, WorkerState
 from headrace.model.trace import new_traceparent
-from tests.queue.test_seed_bench import WORKER, Bench, new_task, open_bench
+from tests.support.bench import WORKER, Bench, new_task, open_bench
 
 MINUTE_S = 60.0
 DAY_S = 86_400.0

@@ -12,7 +12,8 @@ from examples.seed_004_titanqueue import CONFIG_STRICT, CONFIG_WEIGHTED
 from headrace.model.errors import TaskNotFound
 from headrace.model.outcomes import Outcome, SettleStatus
 from headrace.model.states import TaskState
-from tests.queue.test_seed_bench import SIGNIFICANCE, WORKER, Bench, chi_square, chi_square_p, open_bench
+from tests.support.bench import WORKER, Bench, open_bench
+from tests.support.chance import SIGNIFICANCE, chi_square, chi_square_p
 from tests.support.redis_server import RedisServer
 
 SHARES = {"critical": 0.6, "default": 0.3, "low": 0.1}

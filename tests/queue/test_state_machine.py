@@ -870,6 +870,7 @@ def differences(expected: Any, seen: Any, path: str = "") -> Iterator[str]:
 def machine_on(server: RedisServer) -> Iterator[type[QueueMachine]]:
     """The machine, bound to ``server`` (whose clock is frozen and whose database is the machine's alone)."""
     with redis.Redis(unix_socket_path=str(server.unix_socket), protocol=2) as client:
+        client.flushall()  # what an earlier machine on this server may have left behind is not this one's fault
         members = {
             "server": server,
             "client": client,

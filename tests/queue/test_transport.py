@@ -163,13 +163,11 @@ async def test_an_error_of_the_script_is_a_backend_error(transport: Transport, t
         await transport.execute("LPUSH", tenant, "x")
 
 
-async def test_errors_can_be_returned_beside_the_replies(transport: Transport, tenant: str):
-    first, error, last = await transport.run(
-        call(PUT, tenant, "a"), call(BROKEN, tenant, "x"), call(READ, tenant), return_errors=True
-    )
-    assert (first, last) == (b"a", b"a")
-    assert isinstance(error, BackendError)
-    assert isinstance(error.__cause__, redis.ResponseError)
+async def test_an_error_does_not_stop_the_calls_behind_it(transport: Transport, tenant: str):
+    with pytest.raises(BackendError) as caught:
+        await transport.run(call(PUT, tenant, "a"), call(BROKEN, tenant, "x"), call(PUT, tenant, "b"))
+    assert isinstance(caught.value.__cause__, redis.ResponseError)
+    assert await transport.execute("GET", tenant) == b"b"
 
 
 async def test_out_of_memory_is_told_at_once(tenant: str):
@@ -182,9 +180,7 @@ async def test_out_of_memory_is_told_at_once(tenant: str):
                 await transport.run(call(PUT, tenant, "does not fit"), patience_s=PATIENT_S)
             assert logs == []  # not tried again
             assert isinstance(caught.value.__cause__, redis.exceptions.OutOfMemoryError)
-            refused, read = await transport.run(call(PUT, tenant, "x"), call(READ, tenant), return_errors=True)
-            assert isinstance(refused, OutOfMemory)
-            assert read == b"fits"
+            assert await transport.run(call(READ, tenant)) == [b"fits"]
 
 
 # -- outages that pass ------------------------------------------------------------------------------------

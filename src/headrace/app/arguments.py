@@ -20,6 +20,9 @@ from headrace.model.errors import InvalidArguments
 
 from .context import TaskContext
 
+_EXACT = (str, int, float, bool)
+"""Values of these types, where the hint says the same, need no conversion and no check."""
+
 
 class Signature:
     """A handler's parameters, as tasks fill them."""
@@ -30,31 +33,51 @@ class Signature:
         self.wants_context = bool(parameters) and hints.get(parameters[0].name) is TaskContext
         if self.wants_context:
             parameters = parameters[1:]
-        self._signature = inspect.Signature(
-            [parameter.replace(annotation=hints.get(parameter.name, Any)) for parameter in parameters]
-        )
+        self._signature = inspect.Signature(parameters)
         self._hinted = {name: hint for name, hint in hints.items() if hint is not Any and name != "return"}
+        # Most handlers have plain parameters only; their calls are checked without the general machinery,
+        # which would take longer than everything else around a short task.
+        plain = all(parameter.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD for parameter in parameters)
+        self._names = [parameter.name for parameter in parameters] if plain else None
+        self._required = {parameter.name for parameter in parameters if parameter.default is inspect.Parameter.empty}
 
     def check_call(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
         """Raise `InvalidArguments` when a call with these could not be made."""
-        self._bind(args, kwargs)
+        if not self._plainly_fits(args, kwargs):
+            self._bind(args, kwargs)
 
     def convert(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The arguments as the type hints want them, or `InvalidArguments` naming the one that does not fit."""
+        if self._names is not None and self._plainly_fits(args, kwargs):
+            return (
+                tuple([self._convert(name, value) for name, value in zip(self._names, args, strict=False)]),
+                {name: self._convert(name, value) for name, value in kwargs.items()},
+            )
         bound = self._bind(args, kwargs)
         for name, value in bound.arguments.items():
-            hint = self._hinted.get(name)
-            if hint is None:
-                continue
             kind = self._signature.parameters[name].kind
             if kind is inspect.Parameter.VAR_POSITIONAL:
-                converted: Any = tuple(_convert(f"{name}[{i}]", item, hint) for i, item in enumerate(value))
+                hint = self._hinted.get(name, Any)
+                converted: Any = tuple(_convert(f"{name}[{index}]", item, hint) for index, item in enumerate(value))
             elif kind is inspect.Parameter.VAR_KEYWORD:
+                hint = self._hinted.get(name, Any)
                 converted = {key: _convert(key, item, hint) for key, item in value.items()}
             else:
-                converted = _convert(name, value, hint)
+                converted = self._convert(name, value)
             bound.arguments[name] = converted
         return bound.args, bound.kwargs
+
+    def _plainly_fits(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+        if self._names is None or len(args) > len(self._names):
+            return False
+        by_position, by_name = self._names[: len(args)], self._names[len(args) :]
+        return all(name in by_name for name in kwargs) and self._required.issubset((*by_position, *kwargs))
+
+    def _convert(self, name: str, value: Any) -> Any:
+        hint = self._hinted.get(name)
+        if hint is None or (type(value) is hint and hint in _EXACT):
+            return value
+        return _convert(name, value, hint)
 
     def _bind(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> inspect.BoundArguments:
         try:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextvars
-import threading
 import time
 from collections.abc import Callable
 from typing import Any
@@ -44,7 +43,7 @@ class TaskContext:
         self.level = level
         self.traceparent = traceparent
         self._deadline_monotonic_s = time.monotonic() + timeout_s
-        self._cancelled = threading.Event()
+        self._cancelled = False
         self._report_progress = report_progress
 
     @property
@@ -72,11 +71,11 @@ class TaskContext:
     @property
     def cancelled(self) -> bool:
         """Whether somebody asked for this task to stop, or its lease is lost. Long sync handlers should look."""
-        return self._cancelled.is_set()
+        return self._cancelled
 
     def mark_cancelled(self) -> None:
         """Called by the worker."""
-        self._cancelled.set()
+        self._cancelled = True
 
     def progress(self, value: Any) -> None:
         """Publish how far the work is; any JSON value. Travels with the next heartbeat, the newest wins."""

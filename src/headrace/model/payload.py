@@ -18,6 +18,8 @@ _decoder = msgspec.json.Decoder()
 
 def encode(field: str, value: Any) -> str:
     """``value`` as JSON text, or `InvalidPayload` naming the offending part below ``field``."""
+    if value is None:
+        return "null"
     try:
         raw = _encoder.encode(value)
     except RecursionError:

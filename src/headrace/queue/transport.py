@@ -18,7 +18,10 @@ from redis.exceptions import AskError, ClusterError, NoScriptError, ReadOnlyErro
 
 from headrace.model.errors import BackendError, HeadraceError
 
-from .connection import DRIVER_ERRORS, Connection, Route, Word, as_backend_error, is_transient, pack
+from .connection import Connection
+from .driver import Word, pack
+from .driver_errors import DRIVER_ERRORS, as_backend_error, is_transient
+from .lanes import Route
 
 PATIENCE_S: Final = 5.0
 _FIRST_PAUSE_S: Final = 0.02
@@ -57,36 +60,31 @@ class Transport:
         self._connection = connection
         self._in_trouble = False
 
-    async def run(self, *calls: ScriptCall, patience_s: float = PATIENCE_S, return_errors: bool = False) -> list[Any]:
+    async def run(self, *calls: ScriptCall, patience_s: float = PATIENCE_S) -> list[Any]:
         """Run the calls in order and in one round trip; the replies come in the order of the calls.
 
         While Redis is away the calls without a reply are sent again until ``patience_s`` is over (0: one try
-        only). Each try is given its full command timeout, the last one included. When all calls are through,
-        the first error is raised; with ``return_errors`` errors take their replies' places instead, so that
-        the replies of the other calls are not lost.
+        only). Each try is given its full command timeout, the last one included. An error of one call does
+        not stop the calls behind it: when all of them are through, the first error is raised.
         """
         if not calls:
             return []
         payloads = [_pack_evalsha(call) for call in calls]
         keys = calls[0].keys
-        replies = await self._deliver(payloads, calls, keys[0] if keys else None, patience_s)
-        if not return_errors:
-            _raise_first(replies)
-        return replies
+        return await self._deliver(payloads, calls, keys[0] if keys else None, patience_s)
 
     async def execute(self, *command: Word, patience_s: float = PATIENCE_S) -> Any:
         """Run one plain command, a word per argument, and return its raw reply (bytes, numbers, lists).
 
         It is sent again like a script call, so it must not matter whether it runs once or twice.
         """
-        replies = await self._deliver([pack(*command)], (), command, patience_s)
-        _raise_first(replies)
-        return replies[0]
+        (reply,) = await self._deliver([pack(*command)], (), command, patience_s)
+        return reply
 
     async def _deliver(
         self, payloads: list[bytes], calls: Sequence[ScriptCall], route: Route, patience_s: float
     ) -> list[Any]:
-        """One reply, or ``HeadraceError``, for each payload."""
+        """One reply for each payload; raises the first error once there is nothing left to try."""
         deadline_s = asyncio.get_running_loop().time() + patience_s
         replies: list[Any] = []
         failure = await self._attempt(payloads, replies, route)
@@ -119,7 +117,11 @@ class Transport:
                 replies[position] = answer
         if trouble is None:
             self._note_recovery()
-        return [self._translate(trouble if reply is _UNANSWERED else reply) for reply in replies]
+        for reply in replies:
+            error = trouble if reply is _UNANSWERED else reply
+            if isinstance(error, Exception):
+                raise self._in_own_terms(error)
+        return replies
 
     async def _attempt(self, payloads: Sequence[bytes], answers: list[Any], route: Route) -> Exception | None:
         try:
@@ -154,13 +156,11 @@ class Transport:
             self._in_trouble = False
             _log.info("redis is back", server=self._connection.settings.describe())
 
-    def _translate(self, reply: Any) -> Any:
-        if not isinstance(reply, Exception):
-            return reply
-        error = as_backend_error(reply, self._connection.settings)
-        if error is not reply:
-            error.__cause__ = reply
-        return error
+    def _in_own_terms(self, error: Exception) -> HeadraceError:
+        translated = as_backend_error(error, self._connection.settings)
+        if translated is not error:
+            translated.__cause__ = error
+        return translated
 
 
 def _pack_evalsha(call: ScriptCall) -> bytes:
@@ -169,9 +169,3 @@ def _pack_evalsha(call: ScriptCall) -> bytes:
 
 def _pack_eval(call: ScriptCall) -> bytes:
     return pack(b"EVAL", call.script.source, len(call.keys), *call.keys, *call.args)
-
-
-def _raise_first(replies: Sequence[Any]) -> None:
-    for reply in replies:
-        if isinstance(reply, HeadraceError):
-            raise reply

@@ -7,6 +7,8 @@ execution       one task: decode, check, run with its timeout, turn what happene
 threads         where sync handlers run
 processes       where CPU-bound handlers run
 running         the tasks this worker holds, and stopping them
+timekeeper      stops handlers at their deadline
+slots           how many tasks there is room for
 heartbeat       a thread and a connection of its own: renews leases even while a handler blocks the loop
 canceller       hears at once when a running task is to be stopped
 janitor         promotion, recovery and purging, so that a queue stays healthy with no operator

@@ -32,10 +32,6 @@ _log = structlog.get_logger(__name__)
 _decode_message = msgspec.json.Decoder(TaskMessage).decode
 
 
-class _TimedOut(Exception):
-    """The attempt's own timeout, as opposed to a TimeoutError that the handler raised."""
-
-
 class Executor:
     """Runs handlers where they want to run."""
 
@@ -63,9 +59,6 @@ class Executor:
             return settle(Outcome.COMPLETED, text)
         except asyncio.CancelledError:
             return _stopped(task, settle)
-        except _TimedOut:
-            problem = _problem_json("TaskTimeout", f"the attempt ran past its timeout of {claimed.timeout_s:g} s")
-            return settle(Outcome.RETRY, problem)
         except Retry as asked:
             return settle(Outcome.RETRY, _problem_json("Retry", str(asked)), asked.after_s)
         except Snooze as asked:
@@ -88,15 +81,6 @@ class Executor:
         )
         task_context.enter(context)
         trace.enter(message.traceparent)
-        try:
-            async with asyncio.timeout(claimed.timeout_s) as limit:
-                return await self._dispatch(definition, message, context)
-        except TimeoutError as error:
-            if limit.expired():
-                raise _TimedOut from error
-            raise  # the handler's own
-
-    async def _dispatch(self, definition: Definition[Any, Any, Any], message: TaskMessage, context: TaskContext) -> Any:
         if definition.run_in == "process":
             return await self._processes.run(_job(definition, message, context), context._report_progress)
         args, kwargs = definition.signature.convert(message.args, message.kwargs)
@@ -137,6 +121,11 @@ class Executor:
 def _stopped(task: RunningTask, settle: partial[Settlement]) -> Settlement | None:
     if task.stop_reason is StopReason.CANCELLED:
         return settle(Outcome.CANCELLED)
+    if task.stop_reason is StopReason.TIMED_OUT:
+        timeout_s = task.claimed.timeout_s
+        return settle(
+            Outcome.RETRY, _problem_json("TaskTimeout", f"the attempt ran past its timeout of {timeout_s:g} s")
+        )
     if task.stop_reason is StopReason.LEASE_LOST:
         return None
     # The worker goes, or the handler cancelled itself; either way nothing was decided about the task.

@@ -25,6 +25,7 @@ from .health import Health
 from .running import RunningTask, RunningTasks
 from .settler import Settler
 from .slots import Slots
+from .timekeeper import Timekeeper
 
 _LONGEST_BACKOFF_S = 3.0
 
@@ -43,6 +44,7 @@ class Processor:
         waker: Waker,
         slots: Slots,
         running: RunningTasks,
+        timekeeper: Timekeeper,
         executor: Executor,
         health: Health,
         register: Callable[[Queue], Awaitable[None]],
@@ -53,6 +55,7 @@ class Processor:
         self._waker = waker
         self._slots = slots
         self._running = running
+        self._timekeeper = timekeeper
         self._executor = executor
         self._health = health
         self._register = register
@@ -150,6 +153,7 @@ class Processor:
             task.handler = asyncio.create_task(self._execute(task))
             self._handlers.add(task.handler)
             task.handler.add_done_callback(self._handlers.discard)
+            self._timekeeper.watch(task)
         parked = reply.status == "draining"
         self._health.set_parked(self.queue.name, parked)
         # A parked worker listens for its own call only, so that it takes no token from the others.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import enum
 import threading
+import time
 
 from headrace.app.context import TaskContext
 from headrace.model.task import ClaimedTask
@@ -15,6 +16,8 @@ class StopReason(enum.Enum):
 
     CANCELLED = enum.auto()
     """Somebody asked for it: the task becomes ``cancelled``."""
+    TIMED_OUT = enum.auto()
+    """The attempt has run for as long as it may: it is retried."""
     LEASE_LOST = enum.auto()
     """The task is another worker's now: nothing is settled."""
     SHUTDOWN = enum.auto()
@@ -27,6 +30,7 @@ class RunningTask:
     def __init__(self, queue: str, claimed: ClaimedTask) -> None:
         self.queue = queue
         self.claimed = claimed
+        self.deadline_monotonic_s = time.monotonic() + claimed.timeout_s
         self.context: TaskContext | None = None
         self.handler: asyncio.Task[None] | None = None
         self.has_begun = False

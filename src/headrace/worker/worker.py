@@ -29,6 +29,7 @@ from .janitor import keep_healthy
 from .processor import Processor
 from .running import RunningTasks, StopReason
 from .slots import Slots
+from .timekeeper import Timekeeper
 
 DEFAULT_CONCURRENCY = 5
 DEFAULT_GRACE_S = 30.0
@@ -95,6 +96,7 @@ class Worker:
             await self._register(queue)
         heartbeat = Heartbeat(self._app, self._configs, self.identity, self._running, self.health, self._health_address)
         executor = Executor(self._app)
+        timekeeper = Timekeeper(self._running)
         processors = [
             Processor(
                 queue,
@@ -103,6 +105,7 @@ class Worker:
                 waker=Waker(backend.connection, queue.keys, self.identity.worker),
                 slots=self._slots,
                 running=self._running,
+                timekeeper=timekeeper,
                 executor=executor,
                 health=self.health,
                 register=self._register,
@@ -123,6 +126,7 @@ class Worker:
                 await self._drain(heartbeat, processors, loops)
         finally:
             await cancel_and_wait(*helpers, *loops)
+            timekeeper.close()
             await heartbeat.stop()
             await executor.aclose()
             await self._app.aclose()

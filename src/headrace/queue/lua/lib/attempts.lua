@@ -1,22 +1,19 @@
 -- How an attempt ends. Settle and reclaim both come here, so a crash and a reported failure follow one rule.
 local MAX_HISTORY = 50
 
-local ATTEMPT_FIELDS = {'state', 'token', 'worker', 'started_us', 'level', 'promoted', 'caps', 'retries', 'max_retries',
-  'timeout_us', 'created_us', 'place_us', 'crashes', 'cancel', 'watchers'}
-
 local function load_task(id)
-  local values = redis.call('HMGET', task_key(id), unpack(ATTEMPT_FIELDS))
-  if not values[1] then return nil end
-  local task = {id = id}
-  for i, field in ipairs(ATTEMPT_FIELDS) do task[field] = values[i] or nil end
-  for _, field in ipairs({'token', 'started_us', 'retries', 'max_retries', 'timeout_us', 'created_us', 'crashes'}) do
-    task[field] = tonumber(task[field] or 0)
-  end
-  task.caps = task.caps or ''
-  task.place_us = tonumber(task.place_us) or task.created_us
-  return task
+  local v = redis.call('HMGET', task_key(id), 'state', 'token', 'worker', 'started_us', 'level', 'promoted', 'caps',
+    'retries', 'max_retries', 'timeout_us', 'created_us', 'place_us', 'crashes', 'cancel', 'watchers')
+  if not v[1] then return nil end
+  local created_us = tonumber(v[11])
+  return {
+    id = id, state = v[1], token = tonumber(v[2] or 0), worker = v[3] or nil, started_us = tonumber(v[4] or 0),
+    level = v[5], promoted = v[6] or nil, caps = v[7] or '', retries = tonumber(v[8] or 0),
+    max_retries = tonumber(v[9]), timeout_us = tonumber(v[10]), created_us = created_us,
+    place_us = tonumber(v[12] or created_us), crashes = tonumber(v[13] or 0), cancel = v[14] or nil,
+    watchers = v[15] or nil,
+  }
 end
-
 
 local function backoff_us(retries, random)
   local delay_us = math.min(config.backoff_base_us * 2 ^ retries, config.backoff_max_us)
@@ -46,15 +43,19 @@ local function update_released_workers()
 end
 
 local function notify_watchers(task)
-  for inbox in string.gmatch(task.watchers or '', '%S+') do redis.call('PUBLISH', inbox, task.id) end
+  if not task.watchers then return end
+  for inbox in string.gmatch(task.watchers, '%S+') do redis.call('PUBLISH', inbox, task.id) end
 end
 
 -- completed, failed or cancelled: kept for as long as results are kept, then purged.
 local function finish(task, state, field, value)
   local key = task_key(task.id)
   if config.result_retention_us > 0 then
-    redis.call('HSET', key, 'state', state, 'finished_us', now_us)
-    if field then redis.call('HSET', key, field, value) end
+    if field then
+      redis.call('HSET', key, 'state', state, 'finished_us', now_us, field, value)
+    else
+      redis.call('HSET', key, 'state', state, 'finished_us', now_us)
+    end
     redis.call('ZADD', finished_key, now_us + config.result_retention_us, task.id)
   else
     redis.call('DEL', key)

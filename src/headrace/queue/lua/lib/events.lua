@@ -6,7 +6,9 @@ local function count(name, by) counters[name] = (counters[name] or 0) + (by or 1
 
 -- event rows: id, what happened, level, attempt (1 for the first), worker, detail
 local function event(id, kind, level, attempt, worker, detail)
-  event_rows[#event_rows + 1] = {id, kind, level or '', attempt or 0, worker or '', detail or ''}
+  if config.events_max > 0 then
+    event_rows[#event_rows + 1] = {id, kind, level or '', attempt or 0, worker or '', detail or ''}
+  end
   count(kind)
 end
 
@@ -22,7 +24,7 @@ local function publish_events()
     if bad > 0 then redis.call('HINCRBY', key, 'failed', bad) end
     redis.call('EXPIRE', key, THROUGHPUT_KEPT_S)
   end
-  if #event_rows > 0 and config.events_max > 0 then
+  if #event_rows > 0 then
     redis.call('XADD', events_key, 'MAXLEN', '~', config.events_max, '*', 'rows', cmsgpack.pack(event_rows))
   end
 end

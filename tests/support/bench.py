@@ -1,20 +1,15 @@
-"""What the tests of the queues in ``examples/`` share: a queue at hand, and the arithmetic of chance.
-
-`Bench` is one queue of one tenant on a real server, with the few words that tests need all the time. The
-tests in this file are about the arithmetic itself: a judge that is wrong would let anything pass.
-"""
+"""A queue at hand: one queue of one tenant on a real server, with the few words that tests need all the time."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
 import msgspec
-import pytest
 
 from headrace.model.config import QueueConfig
+from headrace.model.figures import WorkerRecord
 from headrace.model.ids import new_task_id
 from headrace.model.outcomes import Outcome, Problem, Settlement, SettleStatus
 from headrace.model.states import TaskState
@@ -29,10 +24,11 @@ from headrace.queue.transport import ScriptCall, Transport
 from tests.support.clock import ServerClock
 from tests.support.redis_server import RedisServer
 
-SIGNIFICANCE = 0.001
-"""How unlikely an outcome must be before a fair draw is called unfair."""
-
 WORKER = "worker-1"
+OTHER = "worker-2"
+
+CONFIG = QueueConfig("verbs")
+"""The queue of tests that are about one verb: every setting as it comes."""
 
 
 class Bench:
@@ -121,6 +117,9 @@ class Bench:
     async def state(self, task_id: str) -> TaskState:
         return (await self.record(task_id)).state
 
+    async def worker(self, name: str = WORKER) -> WorkerRecord:
+        return {record.worker: record for record in await self.inspector.workers()}[name]
+
     async def run(self, name: str, request: Any) -> list[Any]:
         """A script with a request of the test's own making."""
         (reply,) = await self.transport.run(ScriptCall(script(name), self.keys.fixed, (wire.pack(request),)))
@@ -146,6 +145,9 @@ class Bench:
         """The rows of the event stream, flattened: id, kind, level, attempt, worker, detail."""
         entries = self.raw.xrange(self.key("events"))
         return [row for _, fields in entries for row in msgspec.msgpack.decode(fields[b"rows"])]
+
+
+OpenBench = Callable[..., AbstractAsyncContextManager[Bench]]
 
 
 @asynccontextmanager
@@ -174,55 +176,3 @@ def new_task(level: str = "", **fields: Any) -> NewTask:
 
 def problem_text(message: str = "it broke") -> str:
     return msgspec.json.encode(Problem("RuntimeError", message)).decode()
-
-
-# ── the arithmetic of chance ─────────────────────────────────────────────────────────────────────────
-
-
-def chi_square(observed: Mapping[str, int], shares: Mapping[str, float]) -> float:
-    """Pearson's statistic Σ (observed - expected)² / expected over the categories in ``shares``."""
-    assert set(observed) <= set(shares), "something was drawn that should never come up"
-    total, whole = sum(observed.values()), sum(shares.values())
-    expected = {name: total * share / whole for name, share in shares.items()}
-    return sum((observed.get(name, 0) - count) ** 2 / count for name, count in expected.items())
-
-
-def chi_square_p(statistic: float, degrees: int) -> float:
-    """How likely a fair draw is to look at least this uneven: the survival function of chi-square.
-
-    It is the regularised upper gamma function Q(degrees/2, statistic/2), built up from its closed forms
-    Q(1/2, z) = erfc(√z) and Q(1, z) = e^-z by the recurrence Q(a + 1, z) = Q(a, z) + z^a e^-z / Γ(a + 1).
-    """
-    z = statistic / 2
-    a, value = (1.0, math.exp(-z)) if degrees % 2 == 0 else (0.5, math.erfc(math.sqrt(z)))
-    while a < degrees / 2:
-        value += z**a * math.exp(-z) / math.gamma(a + 1)
-        a += 1
-    return value
-
-
-# The upper 0.1 % points as they stand in printed tables; for two degrees it is -2 ln 0.001.
-CRITICAL_AT_0_001 = {1: 10.828, 2: 13.816, 3: 16.266, 4: 18.467, 5: 20.515, 6: 22.458}
-
-
-@pytest.mark.parametrize(("degrees", "critical"), CRITICAL_AT_0_001.items())
-def test_the_critical_values_are_those_of_the_printed_tables(degrees, critical):
-    assert chi_square_p(critical, degrees) == pytest.approx(SIGNIFICANCE, rel=1e-3)
-    assert chi_square_p(critical - 0.01, degrees) > SIGNIFICANCE > chi_square_p(critical + 0.01, degrees)
-
-
-def test_a_perfect_draw_has_the_statistic_zero_and_is_certain_to_be_this_even():
-    statistic = chi_square({"a": 600, "b": 300, "c": 100}, {"a": 6, "b": 3, "c": 1})
-    assert statistic == 0
-    assert chi_square_p(statistic, 2) == 1
-
-
-def test_the_statistic_of_a_worked_example_is_found():
-    # 60 throws of a die against ten expected each: (4² + 2² + 2² + 1² + 2² + 3²) / 10.
-    observed = {"1": 14, "2": 8, "3": 8, "4": 11, "5": 12, "6": 7}
-    assert chi_square(observed, dict.fromkeys(observed, 1.0)) == pytest.approx((16 + 4 + 4 + 1 + 4 + 9) / 10)
-
-
-def test_a_crooked_draw_is_found_out():
-    statistic = chi_square({"a": 6200, "b": 2900, "c": 900}, {"a": 6, "b": 3, "c": 1})
-    assert chi_square_p(statistic, 2) < SIGNIFICANCE

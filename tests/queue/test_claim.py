@@ -1,0 +1,51 @@
+"""What a claim answers: tasks, tokens, and what the worker is to wait for."""
+
+from __future__ import annotations
+
+from headrace.model.outcomes import Outcome
+from tests.support.bench import OTHER, new_task
+
+
+async def test_a_worker_nobody_knows_gets_nothing(bench):
+    await bench.put()
+    reply = await bench.ask(worker="stranger")
+    assert (reply.status, reply.tasks) == ("unregistered", [])
+
+
+async def test_a_claim_of_nothing_takes_nothing(bench):
+    await bench.put()
+    assert await bench.claim(0) == []
+    assert (await bench.inspector.stats()).waiting == 1
+
+
+async def test_a_claim_says_when_the_next_delayed_task_is_due(bench):
+    assert (await bench.ask()).next_due_in_s is None
+    await bench.put(delay_s=60)
+    await bench.put(delay_s=20)
+    bench.clock.advance(5)
+    assert (await bench.ask()).next_due_in_s == 15
+
+
+async def test_a_claim_says_which_capability_sets_to_listen_on(bench):
+    await bench.register(OTHER, capabilities="gpu,ssd")
+    await bench.queue.enqueue([new_task(capabilities=capset) for capset in ("gpu", "gpu,ssd", "fpga", "fpga,gpu")])
+    assert sorted((await bench.ask()).capsets) == [""]
+    assert sorted((await bench.ask(worker=OTHER)).capsets) == ["", "gpu", "gpu,ssd"]
+
+
+async def test_an_id_whose_task_was_deleted_by_hand_is_dropped(bench):
+    gone, kept = await bench.put(count=2)
+    bench.raw.delete(bench.keys.task(gone))
+    assert [task.task_id for task in await bench.claim(2)] == [kept]
+    stats = await bench.inspector.stats()
+    assert (stats.waiting, stats.counters["dangling"]) == (0, 1)
+
+
+async def test_tokens_rise_with_every_claim_of_a_task(bench):
+    await bench.put()
+    tokens = []
+    for _ in range(4):
+        task = await bench.claim_one()
+        tokens.append(task.token)
+        await bench.settle(task, Outcome.HANDED_BACK)
+    assert tokens == sorted(set(tokens))
