@@ -238,10 +238,10 @@ class QueueMachine(RuleBasedStateMachine):
         self.random = ScriptedRandom()
         self.verb = "define"
         self.touched: Tenant | None = None
-        queue_module.random = self.random  # type: ignore[assignment]
+        queue_module.random = self.random  # type: ignore[assignment, attr-defined]
 
     def teardown(self) -> None:
-        queue_module.random = random
+        queue_module.random = random  # type: ignore[attr-defined]
         for tenant in self.tenants:
             model = tenant.model
             self.answers.update(f"event {kind}" for _, kind in model.events)
@@ -290,7 +290,7 @@ class QueueMachine(RuleBasedStateMachine):
     @step(who=st.booleans(), worker=st.sampled_from(WORKERS), want=st.integers(0, 5), dice=st.integers(0, 999))
     def claim(self, who: bool, worker: str, want: int, dice: int) -> None:
         tenant = self._tenant(who, "claim")
-        if dice % 4:
+        if dice % 3:
             self._make_willing(tenant, worker)
             self._make_work(tenant, dice)
         tenant.claim_numbers[worker] += 1
@@ -378,20 +378,36 @@ class QueueMachine(RuleBasedStateMachine):
     def keep_healthy(self, who: bool, verb: str, limit: int, dice: int) -> None:
         """What the operator does; claims repair in passing as well."""
         tenant = self._tenant(who, verb)
-        queue, model = tenant.queue, tenant.model
-        self.random.numbers = [jitter] = _random_numbers(dice, 1)
         if verb == "forward":
-            assert finished(queue.forward(limit)) == model.forward(limit)
+            assert finished(tenant.queue.forward(limit)) == tenant.model.forward(limit)
         elif verb == "reclaim":
-            assert finished(queue.reclaim(limit)) == model.reclaim(limit, jitter)
+            self._reclaim(tenant, limit, dice)
         elif verb == "promote":
             force = dice % 2 == 1
-            assert finished(queue.promote(force=force)) == model.promote(force=force)
+            assert finished(tenant.queue.promote(force=force)) == tenant.model.promote(force=force)
         else:
-            purged = finished(queue.purge(limit))
-            assert purged == model.purge(limit)
-            for what, count in zip(("finished", "dead", "workers"), purged, strict=True):
-                self.answers[f"purge {what}"] += count
+            self._purge(tenant, limit)
+
+    # The next two are sequences that chance would put together too rarely.
+
+    @step(
+        who=st.booleans(),
+        worker=st.sampled_from(WORKERS),
+        limit=st.sampled_from((1000, 1)),
+        dice=st.integers(0, 999),
+    )
+    def fall_silent(self, who: bool, worker: str, limit: int, dice: int) -> None:
+        """No heartbeat from a worker for so long that it is declared dead, perhaps with leases still open."""
+        model = self.tenants[who].model
+        if worker in model.workers:
+            dead_us = model.workers[worker].heartbeat_us + round(model.config.worker_dead_after_s * US)
+            self._pass_time(max(0, dead_us - model.now_us))
+        self._reclaim(self._tenant(who, "reclaim"), limit, dice)
+
+    @step(who=st.booleans(), hours=st.sampled_from((1, 31 * 24)), limit=st.sampled_from((1000, 1)))
+    def clean_up_much_later(self, who: bool, hours: int, limit: int) -> None:
+        self._pass_time(hours * 3600 * US)
+        self._purge(self._tenant(who, "purge"), limit)
 
     @step(who=st.booleans(), picks=st.lists(st.integers(0, 99), min_size=1, max_size=3))
     def cancel(self, who: bool, picks: list[int]) -> None:
@@ -464,6 +480,8 @@ class QueueMachine(RuleBasedStateMachine):
             work=5,
             heartbeat=2,
             keep_healthy=4,
+            fall_silent=2,
+            clean_up_much_later=1,
             let_time_pass=3,
             let_time_pass_to_the_next_deadline=3,
         )
@@ -481,6 +499,8 @@ class QueueMachine(RuleBasedStateMachine):
             work=1,
             heartbeat=2,
             keep_healthy=2,
+            fall_silent=2,
+            clean_up_much_later=1,
             cancel=3,
             replay=3,
             steer_workers=3,
@@ -626,6 +646,17 @@ class QueueMachine(RuleBasedStateMachine):
                 )
             )
         return tasks
+
+    def _reclaim(self, tenant: Tenant, limit: int, dice: int) -> None:
+        self.random.numbers = _random_numbers(dice, 1)
+        expected = tenant.model.reclaim(limit, self.random.numbers[0])
+        assert finished(tenant.queue.reclaim(limit)) == expected
+
+    def _purge(self, tenant: Tenant, limit: int) -> None:
+        purged = finished(tenant.queue.purge(limit))
+        assert purged == tenant.model.purge(limit)
+        for what, count in zip(("finished", "dead", "workers"), purged, strict=True):
+            self.answers[f"purge {what}"] += count
 
     def _redefine(self, tenant: Tenant, config: QueueConfig) -> None:
         """Take one level out of the queue (its tasks have nowhere to return to), or put all of them back."""
