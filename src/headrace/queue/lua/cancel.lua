@@ -36,5 +36,5 @@ for index, id in ipairs(request.ids) do
     statuses[index] = task.state
   end
 end
-publish_events()
+conclude()
 return answer('ok', statuses)

@@ -24,6 +24,7 @@ check_types()
 forward_due(request.repair_limit)
 reclaim_expired(request.repair_limit)
 update_released_workers()
+write_additions()   -- what the repair made ready can be claimed at once
 
 local has = {}
 for capability in string.gmatch(capabilities or '', '[^,]+') do has[capability] = true end
@@ -39,7 +40,7 @@ for _, capset in ipairs(redis.call('SMEMBERS', capsets_key)) do
 end
 
 local CLAIM_FIELDS = {'msg', 'token', 'retries', 'timeout_us', 'created_us'}
-local tasks, claimed_ids, leases = {}, {}, {}
+local tasks, claimed_ids = {}, {}
 
 local function hand_out(id, values, token, level)
   local retries = tonumber(values[3] or 0)
@@ -51,7 +52,7 @@ end
 
 local function finish_claim(status)
   wake_idle_workers()
-  publish_events()
+  conclude()
   local next_due = redis.call('ZRANGE', delayed_key, 0, 0, 'WITHSCORES')[2]
   return answer(status, now_us, tonumber(next_due or 0), tasks, capsets)
 end
@@ -143,9 +144,9 @@ for i = 1, want do
     local level = config.levels[index].name
     local token = tonumber(values[2] or 0) + 1
     local retries, timeout_us = hand_out(id, values, token, level)
-    redis.call('HSET', key, 'state', 'executing', 'worker', request.worker, 'token', token, 'started_us', now_us)
-    leases[#leases + 1] = now_us + math.min(config.lease_us, timeout_us)
-    leases[#leases + 1] = id
+    redis.call('HSET', key, 'state', 'executing', 'worker', request.worker, 'token', text(token),
+      'started_us', text(now_us))
+    add_later(leases_key, now_us + math.min(config.lease_us, timeout_us), id)
     dequeued_levels[level] = true
     event(id, 'claimed', level, retries + 1, request.worker)
   else
@@ -160,7 +161,6 @@ for _, windows in pairs(opened) do
     if taken > 0 then redis.call('ZREMRANGEBYRANK', window.key, 0, taken - 1) end
   end
 end
-add_all(leases_key, leases)
 for level in pairs(dequeued_levels) do redis.call('HSET', stats_key, 'last_dequeue:' .. level, now_us) end
 if #tasks > 0 then
   redis.call('HINCRBY', own_key, 'load', #tasks)

@@ -55,8 +55,8 @@ for index, task in ipairs(request.tasks) do
     if max_retries < 0 then max_retries = level.max_retries end
     if timeout_us < 0 then timeout_us = level.timeout_us end
     local state = delay_us > 0 and 'scheduled' or 'queued'
-    redis.call('HSET', key, 'msg', message, 'state', state, 'level', level_name, 'max_retries', max_retries,
-      'timeout_us', timeout_us, 'created_us', now_us)
+    redis.call('HSET', key, 'msg', message, 'state', state, 'level', level_name, 'max_retries', text(max_retries),
+      'timeout_us', text(timeout_us), 'created_us', text(now_us))
     if capset ~= '' then redis.call('HSET', key, 'caps', capset) end
     if idempotency ~= '' then
       redis.call('SET', idempotency_key(idempotency), id, 'PX', math.ceil(config.idempotency_window_us / 1000))
@@ -73,5 +73,5 @@ end
 
 for level in pairs(per_level) do redis.call('HSET', stats_key, 'last_enqueue:' .. level, now_us) end
 wake_idle_workers()
-publish_events()
+conclude()
 return answer('ok', now_us, duplicates)

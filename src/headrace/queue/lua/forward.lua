@@ -13,5 +13,5 @@ if not config then return answer('unknown_queue') end
 check_types()
 local forwarded = forward_due(request.limit)
 wake_idle_workers()
-publish_events()
+conclude()
 return answer('ok', forwarded)

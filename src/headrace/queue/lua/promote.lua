@@ -52,5 +52,5 @@ for _, rule in ipairs(config.promotions) do
   end
 end
 redis.call('HSET', stats_key, 'promoted_at_us', now_us)
-publish_events()
+conclude()
 return answer('ok', moved_by_rule)

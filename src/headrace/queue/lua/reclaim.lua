@@ -22,5 +22,5 @@ for _, worker in ipairs(silent) do
 end
 remove_all(workers_key, silent)
 wake_idle_workers()
-publish_events()
+conclude()
 return answer('ok', reclaimed, silent)

@@ -31,5 +31,5 @@ for _, id in ipairs(ids) do
 end
 remove_all(dead_key, replayed)
 wake_idle_workers()
-publish_events()
+conclude()
 return answer('ok', replayed, refused)

@@ -100,5 +100,5 @@ if #samples > 0 then
 end
 update_released_workers()
 wake_idle_workers()
-publish_events()
+conclude()
 return answer('ok', statuses)

@@ -52,11 +52,11 @@ local function finish(task, state, field, value)
   local key = task_key(task.id)
   if config.result_retention_us > 0 then
     if field then
-      redis.call('HSET', key, 'state', state, 'finished_us', now_us, field, value)
+      redis.call('HSET', key, 'state', state, 'finished_us', text(now_us), field, value)
     else
-      redis.call('HSET', key, 'state', state, 'finished_us', now_us)
+      redis.call('HSET', key, 'state', state, 'finished_us', text(now_us))
     end
-    redis.call('ZADD', finished_key, now_us + config.result_retention_us, task.id)
+    add_later(finished_key, now_us + config.result_retention_us, task.id)
   else
     redis.call('DEL', key)
   end

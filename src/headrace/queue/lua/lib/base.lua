@@ -44,11 +44,40 @@ local function check_types()
   redis.call('LLEN', latencies_key)
 end
 
+-- Redis prints a number argument with seventeen digits, which takes longer than most commands. The paths that
+-- every task takes hand over text, and print each number once.
+local printed = {}
+local function text(number)
+  local known = printed[number]
+  if not known then
+    known = string.format('%.0f', number)
+    printed[number] = known
+  end
+  return known
+end
+
 -- ZADD in chunks: Lua's unpack is limited to some thousands of values.
 local function add_all(key, pairs_flat)
   for first = 1, #pairs_flat, 1000 do
     redis.call('ZADD', key, unpack(pairs_flat, first, math.min(first + 999, #pairs_flat)))
   end
+end
+
+-- Sorted-set entries of a whole batch, written with one command per key when the script concludes.
+local additions = {}
+local function add_later(key, score, id)
+  local flat = additions[key]
+  if not flat then
+    flat = {}
+    additions[key] = flat
+  end
+  flat[#flat + 1] = text(score)
+  flat[#flat + 1] = id
+end
+
+local function write_additions()
+  for key, flat in pairs(additions) do add_all(key, flat) end
+  additions = {}
 end
 
 local function remove_all(key, members)

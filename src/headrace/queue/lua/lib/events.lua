@@ -15,7 +15,9 @@ end
 local THROUGHPUT_SLOT_US = 10000000
 local THROUGHPUT_KEPT_S = 130
 
-local function publish_events()
+-- How every script that moved tasks ends.
+local function conclude()
+  write_additions()
   for name, by in pairs(counters) do redis.call('HINCRBY', stats_key, name, by) end
   local good, bad = counters['completed'], (counters['failed'] or 0) + (counters['dead_letter'] or 0)
   if good or bad > 0 then

@@ -13,7 +13,7 @@ local function existing_level(level)
 end
 
 local function make_ready(id, level, capset, place_us)
-  redis.call('ZADD', ready_key(level, capset), place_us, id)
+  add_later(ready_key(level, capset), place_us, id)
   made_ready[capset] = (made_ready[capset] or 0) + 1
   if capset ~= '' and redis.call('SADD', capsets_key, capset) == 1 then unheard_capset = true end
 end

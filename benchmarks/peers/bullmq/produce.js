@@ -1,0 +1,63 @@
+// Enqueue; see benchmarks/peers/programs.py for the three modes and the answer.
+'use strict';
+
+const dgram = require('node:dgram');
+const { once } = require('node:events');
+const { setTimeout: sleep } = require('node:timers/promises');
+const { Queue } = require('bullmq');
+const { QUEUE, PAYLOAD, connection, nowNs } = require('./common');
+
+const BATCH = 1000;
+const WARM_UP = 10;
+const PAUSE_MS = 5;
+
+const queue = new Queue(QUEUE, { connection, defaultJobOptions: { removeOnComplete: true } });
+
+async function bulk(count) {
+  for (let start = 0; start < count; start += BATCH) {
+    const size = Math.min(BATCH, count - start);
+    await queue.addBulk(Array.from({ length: size }, () => ({ name: 'noop', data: { payload: PAYLOAD } })));
+  }
+}
+
+async function single(count) {
+  for (let i = 0; i < count; i++) await queue.add('noop', { payload: PAYLOAD });
+}
+
+async function latency(count, seconds) {
+  const answers = dgram.createSocket('udp4');
+  answers.bind(0, '127.0.0.1');
+  await once(answers, 'listening');
+  const { port } = answers.address();
+  const until = Date.now() + seconds * 1000;
+  const taken = [];
+  while (taken.length < WARM_UP + 1 || (taken.length < WARM_UP + count && Date.now() < until)) {
+    const answered = once(answers, 'message');
+    await queue.add('probe', { payload: `${nowNs()}:${port}:`.padEnd(PAYLOAD.length, 'x') });
+    const [message] = await answered;
+    taken.push(Number(message.toString()));
+    await sleep(PAUSE_MS);
+  }
+  answers.close();
+  return { latencies_ns: taken.slice(WARM_UP) };
+}
+
+async function main() {
+  const [mode, count, seconds] = process.argv.slice(2);
+  await queue.waitUntilReady();
+  let figures;
+  if (mode === 'latency') {
+    figures = await latency(Number(count), Number(seconds));
+  } else {
+    const started = performance.now();
+    await (mode === 'bulk' ? bulk : single)(Number(count));
+    figures = { count: Number(count), seconds: (performance.now() - started) / 1000 };
+  }
+  console.log(JSON.stringify(figures));
+  await queue.close();
+}
+
+main().catch((error) => {
+  console.error(error);
+  process.exit(1);
+});

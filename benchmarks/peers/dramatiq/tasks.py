@@ -1,0 +1,20 @@
+"""The broker, the no-op and the probe."""
+
+import dramatiq
+from dramatiq.brokers.redis import RedisBroker
+
+from benchmarks.peers.programs import answer_probe, redis_url
+
+broker = RedisBroker(url=redis_url())
+dramatiq.set_broker(broker)
+
+
+@dramatiq.actor
+def noop(payload: str) -> None:
+    """Nothing."""
+
+
+@dramatiq.actor
+def probe(payload: str) -> None:
+    """Tell when it started."""
+    answer_probe(payload)

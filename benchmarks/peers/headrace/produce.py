@@ -1,0 +1,23 @@
+"""Enqueue."""
+
+from benchmarks.peers.headrace.tasks import app, noop, probe
+from benchmarks.peers.programs import PAYLOAD, produce_async, run_on_uvloop
+
+BATCH = 1000
+
+
+async def bulk(count: int) -> None:
+    """In calls of a thousand."""
+    for start in range(0, count, BATCH):
+        await app.enqueue_many([noop.call(PAYLOAD) for _ in range(min(BATCH, count - start))])
+
+
+async def main() -> None:
+    """Produce, then close the connections."""
+    async with app:
+        await app.redis_backend().queue("bench")  # connected before the clock starts, as the others are
+        await produce_async(bulk=bulk, single=noop.enqueue, probe=probe.enqueue)
+
+
+if __name__ == "__main__":
+    run_on_uvloop(main)
