@@ -10,6 +10,7 @@ import pytest
 
 from headrace import Headrace, HeadraceError, InvalidInput, QueueConfig, UnknownLevel, UnknownQueue
 from tests.support.redis_server import RedisServer
+from tests.support.snapshot import snapshot
 
 NAME_RULE = "use lower-case letters, digits, '-' and '.', beginning and ending with a letter or digit"
 
@@ -27,9 +28,8 @@ class Target:
 
         self.take = take
 
-    def dump(self) -> dict[bytes, bytes | None]:
-        keys = sorted(self._client.scan_iter(match=f"hr:{{{self.tenant}*", count=1000))
-        return {key: self._client.dump(key) for key in keys}
+    def dump(self) -> dict[bytes, Any]:
+        return snapshot(self._client, f"hr:{{{self.tenant}*")
 
 
 @pytest.fixture

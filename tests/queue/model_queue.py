@@ -27,6 +27,7 @@ from headrace.model.task import ClaimedTask, NewTask
 from headrace.model.task_rules import check_new_tasks
 
 US = 1_000_000
+RESENT_WITHIN_S = 60
 THROUGHPUT_SLOT_US = 10 * US
 DEAD_WORKER_KEPT_US = 3600 * US
 
@@ -118,6 +119,7 @@ class ModelQueue:
         self.tasks: dict[str, ModelTask] = {}
         self.workers: dict[str, ModelWorker] = {}
         self.idempotency: dict[str, tuple[str, int]] = {}
+        self.sent: dict[tuple[NewTask, ...], int] = {}
         """Key to task id and the last millisecond in which it counts."""
         self.capsets = {""}
         """The capability sets that workers are told to look for."""
@@ -156,15 +158,27 @@ class ModelQueue:
     def enqueue(self, tasks: Sequence[NewTask]) -> list[tuple[str, bool]]:
         """Raises when one task is not acceptable; nothing is stored then."""
         check_new_tasks(self.config, tasks)
-        results = [self._enqueue_one(task) for task in tasks]
+        resent = self._is_resent(tasks)
+        results = [self._enqueue_one(task, resent=resent) for task in tasks]
         self._wake_idle_workers()
         return results
 
-    def _enqueue_one(self, new: NewTask) -> tuple[str, bool]:
+    def _is_resent(self, tasks: Sequence[NewTask]) -> bool:
+        """Whether this very call was made lately; asked only where a finished task may be gone by then."""
+        if self.config.result_retention_s >= RESENT_WITHIN_S or not tasks:
+            return False
+        call = tuple(tasks)
+        now_ms = self.now_us // 1000
+        resent = self.sent.get(call, -1) >= now_ms
+        if not resent:
+            self.sent[call] = now_ms + RESENT_WITHIN_S * 1000
+        return resent
+
+    def _enqueue_one(self, new: NewTask, *, resent: bool) -> tuple[str, bool]:
         known = self._known_key(new.idempotency_key)
         if known and known != new.task_id:
             return known, True
-        if known or new.task_id in self.tasks:
+        if known or resent or new.task_id in self.tasks:
             return new.task_id, False  # sent again: it is stored already
         level = next(lv for lv in self.config.levels if lv.name == (new.level or self.config.default_level))
         delay_us = round(new.delay_s * US)

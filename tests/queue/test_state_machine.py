@@ -130,7 +130,7 @@ for _, key in ipairs(redis.call('KEYS', ARGV[1])) do
     value = redis.call('HGETALL', key)
     for i = 1, #value, 2 do
       if value[i] == 'history' then value[i + 1] = cmsgpack.unpack(value[i + 1])
-      elseif value[i] == 'packed' or value[i] == 'claimed' then value[i + 1] = '' end
+      elseif value[i] == 'packed' or string.sub(value[i], 1, 8) == 'claimed:' then value[i + 1] = '' end
     end
   end
   entries[#entries + 1] = {key, value}
@@ -808,7 +808,7 @@ def without_level(config: QueueConfig, index: int) -> QueueConfig:
 # ── reading Redis ────────────────────────────────────────────────────────────────────────────────────────
 
 ZSETS = {"delayed", "leases", "dead", "finished", "workers", "dead_workers"}
-NOT_COMPARED = {"stats", "events", "latencies", "throughput", "wake-worker"}
+NOT_COMPARED = {"stats", "events", "latencies", "throughput", "wake-worker", "sent"}
 """Keys whose content is checked through what they are for: figures, events and the like."""
 
 

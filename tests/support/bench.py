@@ -23,6 +23,7 @@ from headrace.queue.settings import RedisSettings
 from headrace.queue.transport import ScriptCall, Transport
 from tests.support.clock import ServerClock
 from tests.support.redis_server import RedisServer
+from tests.support.snapshot import snapshot
 
 WORKER = "worker-1"
 OTHER = "worker-2"
@@ -88,6 +89,7 @@ class Bench:
         self._claims += 1
         request = {
             "worker": worker,
+            "lane": 0,
             "want": len(randoms),
             "number": self._claims,
             "randoms": randoms,
@@ -136,10 +138,10 @@ class Bench:
         score: float | None = self.raw.zscore(self.key(name), task_id)
         return score
 
-    def dump(self) -> dict[bytes, tuple[bytes | None, int]]:
+    def dump(self) -> dict[bytes, tuple[Any, int]]:
         """Every key of the queue with its content and its time to live."""
-        found = list(self.raw.scan_iter(match=f"{self.keys.prefix}*", count=1000))
-        return {key: (self.raw.dump(key), self.raw.pttl(key)) for key in found}
+        found = snapshot(self.raw, f"{self.keys.prefix}*")
+        return {key: (content, self.raw.pttl(key)) for key, content in found.items()}
 
     def events(self) -> list[list[Any]]:
         """The rows of the event stream, flattened: id, kind, level, attempt, worker, detail."""

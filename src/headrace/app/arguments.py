@@ -70,6 +70,8 @@ class Signature:
     def _plainly_fits(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
         if self._names is None or len(args) > len(self._names):
             return False
+        if not kwargs:
+            return len(args) >= len(self._required)  # parameters without a default come first
         by_position, by_name = self._names[: len(args)], self._names[len(args) :]
         return all(name in by_name for name in kwargs) and self._required.issubset((*by_position, *kwargs))
 

@@ -21,8 +21,8 @@ MAX_DURATION_S = 10 * 365 * 86_400.0
 DAY_S = 86_400.0
 
 
-class _Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """Common ground of the configuration's parts."""
+class _Settings(msgspec.Struct, frozen=True):
+    """Common ground of the configuration's parts. Written out in full: defaults may change with a version."""
 
 
 class Level(_Settings, frozen=True):
@@ -123,6 +123,7 @@ class QueueConfig(_Settings, frozen=True):
 
 def config_from_mapping(values: Any) -> QueueConfig:
     """Read a configuration from plain data (parsed JSON or YAML); errors name the field."""
+    _refuse_unknown_fields(values, QueueConfig, "")
     try:
         return msgspec.convert(values, QueueConfig)
     except msgspec.ValidationError as error:
@@ -130,6 +131,32 @@ def config_from_mapping(values: Any) -> QueueConfig:
             raise error.__cause__ from None  # our own check, which has named the field
         problem, _, path = str(error).partition(" - at ")
         raise InvalidConfig(path.strip("`").removeprefix("$.") or "config", problem) from error
+
+
+def stored_config(text: bytes | str) -> QueueConfig:
+    """Read a configuration that Headrace has stored, perhaps a newer one: fields it does not know are passed over."""
+    return msgspec.json.decode(text, type=QueueConfig)
+
+
+def _refuse_unknown_fields(values: Any, shape: type[_Settings], path: str) -> None:
+    if not isinstance(values, dict):
+        return  # the conversion that follows says what is wrong
+    for name, value in values.items():
+        if name not in shape.__struct_fields__:
+            raise InvalidConfig(path or "config", f"Object contains unknown field `{name}`")
+        parts = value if isinstance(value, (list, tuple)) else [value]
+        if name in _PARTS:
+            for index, part in enumerate(parts):
+                where = f"{name}[{index}]" if parts is value else name
+                _refuse_unknown_fields(part, _PARTS[name], f"{path}.{where}" if path else where)
+
+
+_PARTS: dict[str, type[_Settings]] = {
+    "levels": Level,
+    "boosts": Boost,
+    "promotions": Promotion,
+    "retry": RetryPolicy,
+}
 
 
 def _check(config: QueueConfig) -> None:

@@ -15,6 +15,7 @@ dead                   zset    dead-lettered ids; score = when
 finished               zset    completed, failed, cancelled ids; score = when their retention ends
 task:ID                hash    the immutable message as one JSON field, the state in fields of its own
 idempotency:KEY        string  task id; expires with the window
+sent:DIGEST            string  an enqueue call made lately, where finished tasks do not stay; expires
 workers, dead_workers  zset    worker ids; score = last heartbeat, or when it was declared dead
 worker:ID              hash    state, load, capacity, capabilities, idle since, …
 stats                  hash    counters, last_enqueue and last_dequeue per level

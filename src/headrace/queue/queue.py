@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from headrace.model.config import QueueConfig, config_from_mapping
+from headrace.model.config import QueueConfig, stored_config
 from headrace.model.errors import ConfigConflict, InvalidInput, InvalidPayload, UnknownQueue
 from headrace.model.names import check_name
 from headrace.model.outcomes import Settlement, SettleStatus
@@ -76,6 +76,7 @@ class Queue:
                 "levels": config.level_names(),
                 "owner": owner,
                 "generation": generation,
+                "format": wire.CONFIG_FORMAT,
             },
         )
         if reply[0] == "level_in_use":
@@ -83,14 +84,19 @@ class Queue:
                 f"levels: {reply[1]!r} cannot go while {reply[2]} tasks wait in it; let them drain or keep the level"
             )
         await self._transport.execute("SADD", queue_names_key(self.tenant), self.name)
-        return config_from_mapping(msgspec.json.decode(reply[2]))
+        _, text, owner_in_force, generation_in_force, is_current_format = reply
+        in_force = stored_config(text)
+        if not is_current_format:
+            # An older program has the say here; what it said is put into the form that our scripts read.
+            return await self.define(in_force, owner=owner_in_force, generation=generation_in_force)
+        return in_force
 
     async def config(self) -> QueueConfig:
         """The configuration in force."""
         text = await self._transport.execute("HGET", self.keys.config, "json")
         if text is None:
             raise self._unknown()
-        return config_from_mapping(msgspec.json.decode(text))
+        return stored_config(text)
 
     # ── a task's way ─────────────────────────────────────────────────────────────────────────────────
 
@@ -112,9 +118,11 @@ class Queue:
                 results.append(EnqueueResult(known, duplicate=True) if known else EnqueueResult(task.task_id))
         return results
 
-    async def claim(self, worker: str, want: int, *, number: int, repair_limit: int = 200) -> wire.ClaimReply:
-        """Lease up to ``want`` tasks to ``worker``. ``number`` must rise with each new claim of a worker."""
-        (reply,) = await self._transport.run(self._claim_call(worker, want, number, repair_limit))
+    async def claim(
+        self, worker: str, want: int, *, number: int, lane: int = 0, repair_limit: int = 200
+    ) -> wire.ClaimReply:
+        """Lease up to ``want`` tasks to ``worker``. ``number`` must rise with each new claim of a worker's lane."""
+        (reply,) = await self._transport.run(self._claim_call(worker, want, number, lane, repair_limit))
         return wire.claim_reply(self._opened(reply))
 
     async def settle(self, settlements: Sequence[Settlement]) -> list[SettleStatus]:
@@ -123,11 +131,18 @@ class Queue:
         return [SettleStatus(status) for status in self._opened(reply)[1]]
 
     async def settle_and_claim(
-        self, settlements: Sequence[Settlement], worker: str, want: int, *, number: int, repair_limit: int = 200
+        self,
+        settlements: Sequence[Settlement],
+        worker: str,
+        want: int,
+        *,
+        number: int,
+        lane: int = 0,
+        repair_limit: int = 200,
     ) -> tuple[list[SettleStatus], wire.ClaimReply]:
         """Both in one round trip: what a busy worker does all day."""
         settled, claimed = await self._transport.run(
-            self._settle_call(settlements), self._claim_call(worker, want, number, repair_limit)
+            self._settle_call(settlements), self._claim_call(worker, want, number, lane, repair_limit)
         )
         statuses = [SettleStatus(status) for status in self._opened(settled)[1]]
         return statuses, wire.claim_reply(self._opened(claimed))
@@ -213,10 +228,11 @@ class Queue:
         rows = [wire.settlement_row(settlement) for settlement in settlements]
         return self._call("settle", {"random": random.random(), "rows": rows})
 
-    def _claim_call(self, worker: str, want: int, number: int, repair_limit: int) -> ScriptCall:
+    def _claim_call(self, worker: str, want: int, number: int, lane: int, repair_limit: int) -> ScriptCall:
         # One random number per task for weighted selection: the script's own generator repeats itself.
         request = {
             "worker": worker,
+            "lane": lane,
             "want": want,
             "number": number,
             "randoms": [random.random() for _ in range(want)],

@@ -32,6 +32,10 @@ def to_s(microseconds: float) -> float:
     return microseconds / _US
 
 
+CONFIG_FORMAT = 1
+"""To be raised when the scripts come to read something new in what `script_config` makes."""
+
+
 def script_config(config: QueueConfig) -> dict[str, Any]:
     """The configuration as the scripts read it."""
     return {

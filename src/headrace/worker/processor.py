@@ -1,7 +1,8 @@
 """One queue's loop: settle what is done and claim what there is room for, in one round trip.
 
-The loop goes to Redis when it has something to settle, or has room and reason to believe that there is
-work. Otherwise it waits for one of: a handler that ends, a wake-up token, the next due task.
+There are two such loops ("lanes") side by side, sharing everything but the numbers of their claims. A lane
+goes to Redis when it has something to settle, or has room and reason to believe that there is work.
+Otherwise it waits for one of: a handler that ends, a wake-up token, the next due task.
 """
 
 from __future__ import annotations
@@ -27,9 +28,22 @@ from .settler import Settler
 from .slots import Slots
 from .timekeeper import Timekeeper
 
+LANES = 2
+"""Round trips under way at once: while Redis works on one batch, the handlers of the other run."""
 _LONGEST_BACKOFF_S = 3.0
 
 _log = structlog.get_logger(__name__)
+
+
+class _Lane:
+    """One of the round trips that may be under way at the same time."""
+
+    def __init__(self, index: int) -> None:
+        self.index = index
+        self.number = 1
+        self.unanswered = False
+        """A claim's answer was lost. It may have leased tasks, so the same number must be sent again."""
+        self.failures = 0
 
 
 class Processor:
@@ -67,10 +81,9 @@ class Processor:
         self._stopped = False
         self._dry = False
         """The last claim got less than it asked for: wait to be woken instead of asking again."""
-        self._number = 1
-        self._unanswered = False
-        """A claim's answer was lost. It may have leased tasks, so the same number must be sent again."""
-        self._failures = 0
+        # A lane asks for its share of the slots only, so that there is something left for the other to ask for.
+        self._share = -(-slots.capacity // LANES)
+        self._lanes = [_Lane(index) for index in range(LANES)]
         self._capsets: list[str] = [""]
         self._next_due_in_s: float | None = None
         self._sleeper: asyncio.Task[None] | None = None
@@ -79,15 +92,20 @@ class Processor:
     async def run(self) -> None:
         """Work until `finish`, and then until everything is settled."""
         try:
-            while not self._stopped or self.settler.has_some or self._unanswered:
-                self._health.moved(self.queue.name)
-                if self._has_business():
-                    await self._cycle()
-                else:
-                    await self._wait()
+            async with asyncio.TaskGroup() as lanes:
+                for lane in self._lanes:
+                    lanes.create_task(self._run_lane(lane))
         finally:
             if self._sleeper is not None:
                 await cancel_and_wait(self._sleeper)
+
+    async def _run_lane(self, lane: _Lane) -> None:
+        while not self._stopped or self.settler.has_some or lane.unanswered:
+            self._health.moved(self.queue.name)
+            if self._has_business(lane):
+                await self._cycle(lane)
+            else:
+                await self._wait()
 
     def stop_claiming(self) -> None:
         """Take on nothing new."""
@@ -100,50 +118,52 @@ class Processor:
         self._stopped = True
         self._nudge.set()
 
-    def _has_business(self) -> bool:
-        if self.settler.has_some or self._unanswered:
+    def _has_business(self, lane: _Lane) -> bool:
+        if self.settler.has_some or lane.unanswered:
             return True
         if self._accepting and not self._dry:
             return self._slots.has_room_for(self.queue.name)
         self._slots.leave_line(self.queue.name)
         return False
 
-    async def _cycle(self) -> None:
+    async def _cycle(self, lane: _Lane) -> None:
         settlements = self.settler.take()
-        want = self._slots.take_all(self.queue.name) if self._accepting else 0
+        want = self._slots.take(self.queue.name, self._share) if self._accepting else 0
         try:
-            reply = await self._exchange(settlements, want)
+            reply = await self._exchange(lane, settlements, want)
             if reply is not None and reply.status == "unregistered":
                 await self._register(self.queue)
         except HeadraceError as error:
             self._slots.give_back(want)
-            await self._back_off(error)
+            await self._back_off(lane, error)
             return
-        self._failures = 0
+        lane.failures = 0
         if reply is not None:
             self._take_on(reply, want)
 
-    async def _exchange(self, settlements: list[Settlement], want: int) -> ClaimReply | None:
+    async def _exchange(self, lane: _Lane, settlements: list[Settlement], want: int) -> ClaimReply | None:
         """One round trip. When it fails, the settlements are kept and the claim's number is used again."""
-        claiming = want > 0 or self._unanswered
+        claiming = want > 0 or lane.unanswered
         limit = self._configs[self.queue.name].repair_limit
-        self._unanswered = claiming
+        lane.unanswered = claiming
         try:
             if not claiming:
                 self.settler.answered(settlements, await self.queue.settle(settlements))
                 return None
             if settlements:
                 statuses, reply = await self.queue.settle_and_claim(
-                    settlements, self._worker, want, number=self._number, repair_limit=limit
+                    settlements, self._worker, want, number=lane.number, lane=lane.index, repair_limit=limit
                 )
                 self.settler.answered(settlements, statuses)
             else:
-                reply = await self.queue.claim(self._worker, want, number=self._number, repair_limit=limit)
+                reply = await self.queue.claim(
+                    self._worker, want, number=lane.number, lane=lane.index, repair_limit=limit
+                )
         except HeadraceError:
             self.settler.put_back(settlements)
             raise
-        self._unanswered = False
-        self._number += 1
+        lane.unanswered = False
+        lane.number += 1
         return reply
 
     def _take_on(self, reply: ClaimReply, want: int) -> None:
@@ -194,9 +214,9 @@ class Processor:
             self._dry = False
         self._nudge.set()
 
-    async def _back_off(self, error: HeadraceError) -> None:
-        self._failures += 1
+    async def _back_off(self, lane: _Lane, error: HeadraceError) -> None:
+        lane.failures += 1
         self._slots.leave_line(self.queue.name)  # the other queues need not wait for this one's trouble
-        pause_s = random.uniform(0, min(_LONGEST_BACKOFF_S, 0.1 * 2**self._failures))
+        pause_s = random.uniform(0, min(_LONGEST_BACKOFF_S, 0.1 * 2**lane.failures))
         _log.warning("queue unavailable", queue=self.queue.name, error=str(error), retry_in_s=round(pause_s, 3))
         await asyncio.sleep(pause_s)

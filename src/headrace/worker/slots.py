@@ -36,13 +36,14 @@ class Slots:
             if self.free > 0:
                 self._tell()
 
-    def take_all(self, queue: str) -> int:
-        """Reserve every free slot; returns how many: none if it is another queue's turn."""
+    def take(self, queue: str, at_most: int) -> int:
+        """Reserve free slots; returns how many: none if it is another queue's turn."""
         if not self.has_room_for(queue):
             return 0
         if self._line:
             self._line.pop(0)
-        taken, self.free = self.free, 0
+        taken = min(self.free, at_most)
+        self.free -= taken
         return taken
 
     def give_back(self, count: int) -> None:

@@ -1,9 +1,10 @@
 #!lua flags=allow-oom
 -- claim: repair a little, then lease the next tasks to a worker.
 --
--- ARGV[1]  {worker, want, number, randoms = {0..1, ...}, random, repair_limit}
---          `number` rises with each new claim of a worker. The same number again means that the answer was
---          lost on the way: it gets the same tasks again instead of stranding them until their lease ends.
+-- ARGV[1]  {worker, lane, want, number, randoms = {0..1, ...}, random, repair_limit}
+--          `number` rises with each new claim of a worker's lane; a worker that keeps several claims under way
+--          gives each a lane. The same number again means that the answer was lost on the way: it gets the
+--          same tasks again instead of stranding them until their lease ends.
 -- Answer   {status, now_us, next_due_us or 0, tasks, capsets}
 --          status  'ok' | 'paused' | 'draining' | 'unregistered' | 'unknown_queue'
 --          tasks   {{id, message, token, retries, timeout_us, level, created_us}, ...}
@@ -16,7 +17,8 @@
 if not config then return answer('unknown_queue') end
 
 local own_key = worker_key(request.worker)
-local own = redis.call('HMGET', own_key, 'state', 'caps', 'number', 'claimed')
+local number_field, claimed_field = 'number:' .. request.lane, 'claimed:' .. request.lane
+local own = redis.call('HMGET', own_key, 'state', 'caps', number_field, claimed_field)
 local state, capabilities, last_number, last_claimed = own[1], own[2], tonumber(own[3]), own[4]
 if not state or state == 'dead' then return answer('unregistered', now_us) end
 check_types()
@@ -67,6 +69,7 @@ if last_number == request.number then
   end
   return finish_claim('ok')
 end
+if last_number and request.number < last_number then return finish_claim('ok') end   -- overtaken on its way
 if state == 'draining' then
   redis.call('HSET', own_key, 'parked', '1')
   return finish_claim('draining')
@@ -164,7 +167,7 @@ end
 for level in pairs(dequeued_levels) do redis.call('HSET', stats_key, 'last_dequeue:' .. level, now_us) end
 if #tasks > 0 then
   redis.call('HINCRBY', own_key, 'load', #tasks)
-  redis.call('HSET', own_key, 'number', request.number, 'claimed', cmsgpack.pack(claimed_ids))
+  redis.call('HSET', own_key, number_field, request.number, claimed_field, cmsgpack.pack(claimed_ids))
 end
 if #tasks + dangling < want then
   -- Nothing is left for this worker's sets: tokens that still lie there would only wake workers for nothing,

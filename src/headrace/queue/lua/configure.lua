@@ -1,16 +1,19 @@
 #!lua
 -- configure: publish a queue's configuration.
 --
--- ARGV[1]  {config, json, levels = {name, ...}, owner = 'app' | 'operator', generation}
---          What the operator has published is not overwritten by an app's own declaration.
--- Answer   {'ok', changed, json in force}
+-- ARGV[1]  {config, json, levels = {name, ...}, owner = 'app' | 'operator', generation, format}
+--          What the operator has published is not overwritten by an app's own declaration. `format` rises when
+--          the scripts come to read something new in `config`.
+-- Answer   {'ok', json in force, its owner, its generation, whether its format is at least `format`}
 --          {'level_in_use', level, waiting}    a level that disappears still has waiting tasks; nothing was written
 --@include base
 --@include ready
-local current = redis.call('HMGET', config_key, 'json', 'owner', 'generation')
-if current[2] == 'operator' and request.owner ~= 'operator' then return answer('ok', false, current[1]) end
-if current[2] == request.owner and tonumber(current[3]) > request.generation then return answer('ok', false, current[1]) end
-if current[1] == request.json and current[2] == request.owner then return answer('ok', false, current[1]) end
+local current = redis.call('HMGET', config_key, 'json', 'owner', 'generation', 'format')
+local json, owner, generation, format = current[1], current[2], tonumber(current[3]), tonumber(current[4] or 0)
+local overruled = owner == 'operator' and request.owner ~= 'operator'
+local outdated = owner == request.owner and generation > request.generation
+local unchanged = owner == request.owner and json == request.json and format >= request.format
+if overruled or outdated or unchanged then return answer('ok', json, owner, generation, format >= request.format) end
 
 local kept = {}
 for _, level in ipairs(request.levels) do kept[level] = true end
@@ -24,7 +27,7 @@ for level in pairs(level_names) do
 end
 check_types()
 redis.call('HSET', config_key, 'packed', cmsgpack.pack(request.config), 'json', request.json, 'owner', request.owner,
-  'generation', request.generation)
+  'generation', request.generation, 'format', request.format)
 redis.call('SADD', capsets_key, '')
 wake_everyone()
-return answer('ok', true, request.json)
+return answer('ok', request.json, request.owner, request.generation, true)

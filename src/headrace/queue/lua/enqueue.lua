@@ -10,7 +10,9 @@
 --          {'too_late', index, limit_us}                      nothing was written
 --          {'too_many_capability_sets', index}                nothing was written
 --
--- Sending the same ids again changes nothing, so a lost answer can be asked for once more. There is no
+-- Sending the same call again changes nothing, so a lost answer can be asked for once more: tasks are known by
+-- their ids for as long as they exist, and where finished ones do not stay, the call itself is remembered for
+-- longer than anybody would resend it. There is no
 -- allow-oom flag: with maxmemory reached Redis refuses the script as a whole, before the first write.
 --@include base
 --@include events
@@ -40,6 +42,12 @@ for index, task in ipairs(request.tasks) do
 end
 check_types()
 
+local RESENT_WITHIN_MS = 60000
+local resent = false
+if config.result_retention_us < RESENT_WITHIN_MS * 1000 then
+  resent = not redis.call('SET', sent_key(redis.sha1hex(ARGV[1])), '1', 'PX', RESENT_WITHIN_MS, 'NX')
+end
+
 local duplicates, per_level = {}, {}
 for index, task in ipairs(request.tasks) do
   local id, level_name, capset, delay_us = task[1], task[2], task[3], task[4]
@@ -49,7 +57,7 @@ for index, task in ipairs(request.tasks) do
   if existing then
     -- Its own id means that this is the same enqueue again, even if the task has come and gone since.
     if existing ~= id then duplicates[#duplicates + 1] = {index - 1, existing} end
-  elseif redis.call('EXISTS', key) == 0 then
+  elseif not resent and redis.call('EXISTS', key) == 0 then
     if level_name == '' then level_name = config.default_level end
     local level = levels[level_name]
     if max_retries < 0 then max_retries = level.max_retries end

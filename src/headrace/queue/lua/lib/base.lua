@@ -12,6 +12,7 @@ local function task_key(id) return prefix .. 'task:' .. id end
 local function ready_key(level, capset) return prefix .. 'ready:' .. level .. ':' .. capset end
 local function worker_key(worker) return prefix .. 'worker:' .. worker end
 local function idempotency_key(key) return prefix .. 'idempotency:' .. key end
+local function sent_key(digest) return prefix .. 'sent:' .. digest end
 local function wake_key(capset) return prefix .. 'wake:' .. capset end
 local function worker_wake_key(worker) return prefix .. 'wake-worker:' .. worker end
 local function throughput_key(slot) return prefix .. 'throughput:' .. string.format('%.0f', slot) end
