@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import Self
 
 from tests.support.redis_server import RedisServer
-from tests.support.waiting import wait_until
+from tests.support.waiting import unless_cut_off, wait_until
 
 PRIMARIES = 3
 REPLICAS_EACH = 1
@@ -43,7 +43,7 @@ class RedisClusterServers:
                 capture_output=True,
                 timeout=120,
             )
-            wait_until(self._settled, 60, "the cluster did not come up")
+            wait_until(unless_cut_off(self._settled), 60, "the cluster did not come up")
         except BaseException:
             self.close()
             raise
@@ -81,7 +81,7 @@ class RedisClusterServers:
             owners = {self._shard(key, asked)[0].port for asked in running}
             return len(owners) == 1 and than.port not in owners and all(_state_ok(server) for server in running)
 
-        wait_until(moved, 60, f"no replica took over {key!r}")
+        wait_until(unless_cut_off(moved), 60, f"no replica took over {key!r}")
         return self.primary_of(key)
 
     def failover(self, key: str) -> RedisServer:

@@ -8,7 +8,7 @@ from typing import Self
 import redis
 
 from tests.support.redis_server import HOST, RedisServer
-from tests.support.waiting import wait_until
+from tests.support.waiting import unless_cut_off, wait_until
 
 SERVICE = "mymaster"
 _QUORUM = 2
@@ -72,7 +72,7 @@ class SentinelSet:
 
     def wait_for_other_primary(self, than: RedisServer) -> RedisServer:
         """Wait until every sentinel names another primary than ``than``, and that one takes writes."""
-        wait_until(lambda: self._agreed_on_other(than), 60, "the sentinels did not promote a replica")
+        wait_until(unless_cut_off(lambda: self._agreed_on_other(than)), 60, "the sentinels did not promote a replica")
         return self.primary
 
     def failover(self) -> RedisServer:
@@ -82,14 +82,14 @@ class SentinelSet:
         until then the old primary goes on accepting writes, which are lost with its demotion.
         """
         old = self.primary
-        wait_until(self._ask_for_failover, 60, "no sentinel accepted the failover")
+        wait_until(unless_cut_off(self._ask_for_failover), 60, "no sentinel accepted the failover")
         new = self.wait_for_other_primary(old)
         self.wait_until_settled()
         return new
 
     def wait_until_settled(self) -> None:
         """Wait until the sentinels agree on the primary and every running server follows it."""
-        wait_until(self._settled, 60, "the sentinels and servers did not settle")
+        wait_until(unless_cut_off(self._settled), 60, "the sentinels and servers did not settle")
 
     def _ask_for_failover(self) -> bool:
         with self.sentinels[0].client() as client:

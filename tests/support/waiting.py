@@ -11,6 +11,8 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import redis
+
 POLL_S = 0.02
 
 
@@ -42,3 +44,15 @@ async def eventually(
         if time.monotonic() > deadline_s:
             raise AssertionError(f"{message} within {timeout_s:g} s (last: {outcome!r})")
         await asyncio.sleep(POLL_S)
+
+
+def unless_cut_off(predicate: Callable[[], Any]) -> Callable[[], Any]:
+    """``predicate``, and False while servers hang up: a failover cuts the connections of those who watch it."""
+
+    def asked() -> Any:
+        try:
+            return predicate()
+        except (redis.ConnectionError, redis.TimeoutError):
+            return False
+
+    return asked
