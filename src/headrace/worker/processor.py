@@ -81,6 +81,8 @@ class Processor:
         self._stopped = False
         self._dry = False
         """The last claim got less than it asked for: wait to be woken instead of asking again."""
+        self._deep = False
+        """The last claim got all it asked for: there is probably more."""
         # A lane asks for its share of the slots only, so that there is something left for the other to ask for.
         self._share = -(-slots.capacity // LANES)
         self._lanes = [_Lane(index) for index in range(LANES)]
@@ -121,14 +123,19 @@ class Processor:
     def _has_business(self, lane: _Lane) -> bool:
         if self.settler.has_some or lane.unanswered:
             return True
-        if self._accepting and not self._dry:
+        if self._may_claim(lane) and not self._dry:
             return self._slots.has_room_for(self.queue.name)
-        self._slots.leave_line(self.queue.name)
+        if self._dry or not self._accepting:
+            self._slots.leave_line(self.queue.name)
         return False
+
+    def _may_claim(self, lane: _Lane) -> bool:
+        # The second lane joins in when the first found more than it could take: one task wakes one claim.
+        return self._accepting and (lane.index == 0 or self._deep)
 
     async def _cycle(self, lane: _Lane) -> None:
         settlements = self.settler.take()
-        want = self._slots.take(self.queue.name, self._share) if self._accepting else 0
+        want = self._slots.take(self.queue.name, self._share) if self._may_claim(lane) else 0
         try:
             reply = await self._exchange(lane, settlements, want)
             if reply is not None and reply.status == "unregistered":
@@ -180,6 +187,7 @@ class Processor:
         self._capsets = [] if parked else reply.capsets
         self._next_due_in_s = None if reply.status in ("draining", "paused") else reply.next_due_in_s
         self._dry = reply.status != "unregistered" and len(reply.tasks) < want
+        self._deep = 0 < want <= len(reply.tasks)
         self._slots.give_back(want - len(reply.tasks))
 
     async def _execute(self, task: RunningTask) -> None:
