@@ -44,6 +44,22 @@ async def test_what_the_operator_defined_is_not_overwritten_by_an_app(bench):
     assert await bench.queue.config() == operators
 
 
+async def test_what_an_older_program_stored_is_put_into_the_form_the_scripts_read(bench):
+    operators = msgspec.structs.replace(CONFIG, lease_s=60)
+    await bench.queue.define(operators, owner="operator", generation=3)
+    bench.raw.hset(bench.key("config"), mapping={"format": 0, "packed": msgspec.msgpack.encode({"levels": []})})
+    assert await bench.queue.define(CONFIG) == operators
+    assert bench.raw.hmget(bench.key("config"), "owner", "generation", "format") == [b"operator", b"3", b"1"]
+    await bench.put()
+    assert len(await bench.claim(1)) == 1
+
+
+async def test_fields_that_a_newer_program_stored_are_passed_over(bench):
+    stored = msgspec.json.decode(bench.raw.hget(bench.key("config"), "json"))
+    bench.raw.hset(bench.key("config"), "json", msgspec.json.encode({**stored, "from_the_future": 1}))
+    assert await bench.queue.config() == CONFIG
+
+
 async def test_an_older_generation_of_the_operator_does_not_overwrite_a_newer_one(bench):
     newer = msgspec.structs.replace(CONFIG, lease_s=60)
     older = msgspec.structs.replace(CONFIG, lease_s=50)

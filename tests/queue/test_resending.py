@@ -40,6 +40,19 @@ async def test_an_idempotent_enqueue_that_is_sent_again_does_not_restart_a_task_
         assert await bench.claim(1) == []
 
 
+async def test_an_enqueue_that_is_sent_again_is_known_where_nothing_is_kept(bench_with):
+    async with bench_with(result_retention_s=0) as bench:
+        tasks = [new_task("high"), new_task("low")]
+        first = await bench.queue.enqueue(tasks)
+        for _ in tasks:
+            await bench.complete(await bench.claim_one())
+        assert await bench.queue.enqueue(tasks) == first
+        assert await bench.claim(2) == [], "both have run and are gone; running them again would be twice"
+        bench.clock.advance(61)
+        await bench.queue.enqueue(tasks)
+        assert len(await bench.claim(2)) == 2, "nobody resends after a minute"
+
+
 # ── claim ────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -51,6 +64,23 @@ async def test_a_claim_that_is_sent_again_gets_the_same_tasks_with_the_same_toke
     assert again.tasks == first.tasks
     assert bench.dump() == before
     assert (await bench.worker()).load == 3
+
+
+async def test_each_lane_of_a_worker_has_numbers_of_its_own(bench):
+    await bench.put(count=4)
+    first = await bench.queue.claim(WORKER, 2, number=7, lane=0)
+    second = await bench.queue.claim(WORKER, 2, number=7, lane=1)
+    assert {task.task_id for task in first.tasks}.isdisjoint(task.task_id for task in second.tasks)
+    assert (await bench.queue.claim(WORKER, 2, number=7, lane=0)).tasks == first.tasks
+    assert (await bench.queue.claim(WORKER, 2, number=7, lane=1)).tasks == second.tasks
+
+
+async def test_a_claim_that_was_overtaken_gets_nothing(bench):
+    await bench.put(count=2)
+    await bench.queue.claim(WORKER, 1, number=8)
+    late = await bench.queue.claim(WORKER, 1, number=7)
+    assert (late.status, late.tasks) == ("ok", [])
+    assert (await bench.worker()).load == 1
 
 
 async def test_a_claim_with_the_next_number_gets_other_tasks(bench):
