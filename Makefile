@@ -53,9 +53,20 @@ test: setup lint ## Lint, then run every test
 test-fast: setup lint ## Lint, then run every test that is not marked slow
 	$(BIN)/python -m pytest -m "not slow"
 
+.PHONY: drill
+drill: setup ## Run the fault drills in their long form (hours)
+	HEADRACE_DRILL=long $(BIN)/python -m pytest -s tests/chaos
+
 .PHONY: demo
 demo: setup ## Run the demonstration
 	$(BIN)/python -m examples.demo
+
+# `make bench BENCH="--quick --peers headrace,bullmq"` tries something out; the default run is what is published.
+BENCH ?= --appendonly both --publish --output build/bench.json
+
+.PHONY: bench
+bench: setup ## Measure Headrace beside other queues; writes docs/performance.md
+	$(BIN)/python -m benchmarks $(BENCH)
 
 # Neither the index nor a path of the machine it was made on belongs in the lock file. Pins that still fit
 # are kept; `make lock UPGRADE=--upgrade` moves all of them to the newest versions.
@@ -77,4 +88,4 @@ lock: ## Write requirements.lock anew from pyproject.toml
 clean: ## Remove what the other targets made, .venv included
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis build dist
 	rm -f requirements.lock.new requirements.lock.tmp
-	find src tests examples -type d -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
+	find src tests examples benchmarks -type d -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true

@@ -12,7 +12,7 @@ from headrace.queue.keys import FIXED
 LUA = Path(scripts.__file__).with_name("lua")
 NAMES = sorted(path.stem for path in LUA.glob("*.lua"))
 
-GROWS_MEMORY = {"enqueue", "replay", "configure"}
+GROWS_MEMORY = {"enqueue", "replay"}
 """Refused as a whole when Redis is out of memory. Everything else must still work then."""
 
 

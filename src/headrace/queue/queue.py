@@ -83,7 +83,9 @@ class Queue:
             raise ConfigConflict(
                 f"levels: {reply[1]!r} cannot go while {reply[2]} tasks wait in it; let them drain or keep the level"
             )
-        await self._transport.execute("SADD", queue_names_key(self.tenant), self.name)
+        # Asked first: out of memory Redis refuses even to add what is there already.
+        if not await self._transport.execute("SISMEMBER", queue_names_key(self.tenant), self.name):
+            await self._transport.execute("SADD", queue_names_key(self.tenant), self.name)
         _, text, owner_in_force, generation_in_force, is_current_format = reply
         in_force = stored_config(text)
         if not is_current_format:

@@ -102,10 +102,20 @@ class ClaimReply(msgspec.Struct, frozen=True):
     """When the next delayed task becomes due; None when there is none."""
     capsets: list[str]
     """The capability sets to block on."""
+    next_expiry_in_s: float | None
+    """When the next lease ends, unless it is renewed until then; None when there is none."""
+
+    @property
+    def next_repair_in_s(self) -> float | None:
+        """When the next claim may find something that no enqueue announces."""
+        moments = [moment for moment in (self.next_due_in_s, self.next_expiry_in_s) if moment is not None]
+        return min(moments, default=None)
 
 
 def claim_reply(reply: list[Any]) -> ClaimReply:
-    status, now_us, next_due_us, tasks, capsets = reply if len(reply) == 5 else (reply[0], 0, 0, [], [])
+    status, now_us, next_due_us, tasks, capsets, next_expiry_us = (
+        reply if len(reply) == 6 else (reply[0], 0, 0, [], [], 0)
+    )
     return ClaimReply(
         status=status,
         tasks=[
@@ -114,6 +124,7 @@ def claim_reply(reply: list[Any]) -> ClaimReply:
         ],
         next_due_in_s=max(0.0, to_s(next_due_us - now_us)) if next_due_us else None,
         capsets=capsets,
+        next_expiry_in_s=max(0.0, to_s(next_expiry_us - now_us)) if next_expiry_us else None,
     )
 
 

@@ -2,7 +2,7 @@
 
 There are two such loops ("lanes") side by side, sharing everything but the numbers of their claims. A lane
 goes to Redis when it has something to settle, or has room and reason to believe that there is work.
-Otherwise it waits for one of: a handler that ends, a wake-up token, the next due task.
+Otherwise it waits for one of: a handler that ends, a wake-up token, the moment a task is due or a lease ends.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class Processor:
         self._share = -(-slots.capacity // LANES)
         self._lanes = [_Lane(index) for index in range(LANES)]
         self._capsets: list[str] = [""]
-        self._next_due_in_s: float | None = None
+        self._next_repair_in_s: float | None = None
         self._sleeper: asyncio.Task[None] | None = None
         self._handlers: set[asyncio.Task[None]] = set()
 
@@ -185,7 +185,7 @@ class Processor:
         self._health.set_parked(self.queue.name, parked)
         # A parked worker listens for its own call only, so that it takes no token from the others.
         self._capsets = [] if parked else reply.capsets
-        self._next_due_in_s = None if reply.status in ("draining", "paused") else reply.next_due_in_s
+        self._next_repair_in_s = None if reply.status in ("draining", "paused") else reply.next_repair_in_s
         self._dry = reply.status != "unregistered" and len(reply.tasks) < want
         self._deep = 0 < want <= len(reply.tasks)
         self._slots.give_back(want - len(reply.tasks))
@@ -203,14 +203,14 @@ class Processor:
         if self._dry and self._accepting and self._slots.free > 0 and self._sleeper is None:
             self._sleeper = asyncio.create_task(self._sleep_in_redis())
         patience_s = BLOCK_S
-        if self._dry and self._next_due_in_s is not None:
-            patience_s = min(patience_s, self._next_due_in_s)
+        if self._dry and self._next_repair_in_s is not None:
+            patience_s = min(patience_s, self._next_repair_in_s)
         try:
             async with asyncio.timeout(patience_s):
                 await self._nudge.wait()
         except TimeoutError:
-            if self._next_due_in_s is not None and patience_s < BLOCK_S:
-                self._next_due_in_s = None
+            if self._next_repair_in_s is not None and patience_s < BLOCK_S:
+                self._next_repair_in_s = None
                 self._dry = False
 
     async def _sleep_in_redis(self) -> None:

@@ -5,10 +5,11 @@
 --          `number` rises with each new claim of a worker's lane; a worker that keeps several claims under way
 --          gives each a lane. The same number again means that the answer was lost on the way: it gets the
 --          same tasks again instead of stranding them until their lease ends.
--- Answer   {status, now_us, next_due_us or 0, tasks, capsets}
+-- Answer   {status, now_us, next_due_us or 0, tasks, capsets, next_expiry_us or 0}
 --          status  'ok' | 'paused' | 'draining' | 'unregistered' | 'unknown_queue'
 --          tasks   {{id, message, token, retries, timeout_us, level, created_us}, ...}
 --          capsets the capability sets this worker covers: what it should block on when it found nothing
+--          next_due, next_expiry: when a delayed task becomes due, and when a lease ends unless it is renewed
 --@include base
 --@include events
 --@include ready
@@ -56,7 +57,8 @@ local function finish_claim(status)
   wake_idle_workers()
   conclude()
   local next_due = redis.call('ZRANGE', delayed_key, 0, 0, 'WITHSCORES')[2]
-  return answer(status, now_us, tonumber(next_due or 0), tasks, capsets)
+  local next_expiry = redis.call('ZRANGE', leases_key, 0, 0, 'WITHSCORES')[2]
+  return answer(status, now_us, tonumber(next_due or 0), tasks, capsets, tonumber(next_expiry or 0))
 end
 
 if last_number == request.number then

@@ -1,4 +1,4 @@
-#!lua
+#!lua flags=allow-oom
 -- configure: publish a queue's configuration.
 --
 -- ARGV[1]  {config, json, levels = {name, ...}, owner = 'app' | 'operator', generation, format}
@@ -6,6 +6,8 @@
 --          the scripts come to read something new in `config`.
 -- Answer   {'ok', json in force, its owner, its generation, whether its format is at least `format`}
 --          {'level_in_use', level, waiting}    a level that disappears still has waiting tasks; nothing was written
+--
+-- Allowed out of memory: a worker that starts then must be able to declare its queues and work them off.
 --@include base
 --@include ready
 local current = redis.call('HMGET', config_key, 'json', 'owner', 'generation', 'format')
