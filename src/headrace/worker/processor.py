@@ -223,7 +223,7 @@ class Processor:
         self._nudge.set()
 
     async def _back_off(self, lane: _Lane, error: HeadraceError) -> None:
-        lane.failures += 1
+        lane.failures = min(lane.failures + 1, 10)  # past the longest pause anyway; an outage may last for days
         self._slots.leave_line(self.queue.name)  # the other queues need not wait for this one's trouble
         pause_s = random.uniform(0, min(_LONGEST_BACKOFF_S, 0.1 * 2**lane.failures))
         _log.warning("queue unavailable", queue=self.queue.name, error=str(error), retry_in_s=round(pause_s, 3))
