@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import random
 import socket
 import sys
 import time
@@ -21,11 +22,15 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 PAYLOAD = "x" * 100
-PAUSE_S = 0.005
-"""Between two probes, so that the worker is idle again when the next one comes."""
+PAUSE_S = (0.005, 0.1)
+"""Between two probes, at random: long enough that the worker is idle again when the next one comes.
+
+To it comes a random part of the longest latency so far. Otherwise every probe would meet a worker that polls just
+after it has looked, and always wait for a whole interval.
+"""
 PATIENCE_S = 20.0
 """A probe that is not answered within this time is lost; the slowest peer polls every 1.5 seconds."""
-WARM_UP = 10
+WARM_UP = 3
 """Probes that are not counted: the first ones pay for connections and lazy imports."""
 
 
@@ -69,7 +74,10 @@ class _Probes:
 
     def wait(self) -> None:
         self.latencies_ns.append(int(self._socket.recv(64)))
-        time.sleep(PAUSE_S)
+        time.sleep(random.uniform(*PAUSE_S) + random.random() * self._longest_ns() / 1e9)
+
+    def _longest_ns(self) -> int:
+        return max(self.latencies_ns[WARM_UP:], default=0)
 
     def wanted(self, count: int, until_s: float) -> bool:
         taken = len(self.latencies_ns)
@@ -79,9 +87,7 @@ class _Probes:
         _print({"latencies_ns": self.latencies_ns[WARM_UP:]})
 
 
-def produce(
-    *, bulk: Callable[[int], Any], single: Callable[[str], Any], probe: Callable[[str], Any]
-) -> None:
+def produce(*, bulk: Callable[[int], Any], single: Callable[[str], Any], probe: Callable[[str], Any]) -> None:
     """The main program of a producer without an event loop."""
     mode, count = sys.argv[1], int(sys.argv[2])
     if mode == "latency":

@@ -6,8 +6,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"log"
+	"math/rand/v2"
 	"net"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -18,8 +20,7 @@ import (
 
 const (
 	payloadSize = 100
-	warmUp      = 10
-	pause       = 5 * time.Millisecond
+	warmUp      = 3
 	// asynq has no call for many tasks. More goroutines than this do not make it faster on two cores.
 	producers = 32
 )
@@ -133,7 +134,12 @@ func latency(client *asynq.Client, count int, limit time.Duration) any {
 			log.Fatal(err)
 		}
 		taken = append(taken, number(string(buffer[:size])))
-		time.Sleep(pause)
+		longest := 0
+		if len(taken) > warmUp {
+			longest = slices.Max(taken[warmUp:])
+		}
+		// The same pause as in programs.py, where it is explained.
+		time.Sleep(5*time.Millisecond + time.Duration(95e6*rand.Float64()+rand.Float64()*float64(longest)))
 	}
 	return map[string]any{"latencies_ns": taken[warmUp:]}
 }

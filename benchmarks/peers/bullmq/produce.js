@@ -8,8 +8,7 @@ const { Queue } = require('bullmq');
 const { QUEUE, PAYLOAD, connection, nowNs } = require('./common');
 
 const BATCH = 1000;
-const WARM_UP = 10;
-const PAUSE_MS = 5;
+const WARM_UP = 3;
 
 const queue = new Queue(QUEUE, { connection, defaultJobOptions: { removeOnComplete: true } });
 
@@ -36,7 +35,8 @@ async function latency(count, seconds) {
     await queue.add('probe', { payload: `${nowNs()}:${port}:`.padEnd(PAYLOAD.length, 'x') });
     const [message] = await answered;
     taken.push(Number(message.toString()));
-    await sleep(PAUSE_MS);
+    // The same pause as in programs.py, where it is explained.
+    await sleep(5 + 95 * Math.random() + (Math.random() * Math.max(0, ...taken.slice(WARM_UP))) / 1e6);
   }
   answers.close();
   return { latencies_ns: taken.slice(WARM_UP) };

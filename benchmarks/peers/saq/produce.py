@@ -6,17 +6,19 @@ from benchmarks.peers.programs import PAYLOAD, produce_async, run_on_uvloop
 from benchmarks.peers.saq.tasks import queue
 
 BATCH = 1000
-KEEP_NO_RESULT = -1
+# As it comes, SAQ gives up a job whose worker died. Another attempt makes it run at least once.
+OPTIONS = {"retries": 3, "ttl": -1}
+"""Time to live below 0: the job is deleted when it is done."""
 
 
 async def enqueue(payload: str) -> None:
     """One no-op."""
-    await queue.enqueue("noop", payload=payload, ttl=KEEP_NO_RESULT)
+    await queue.enqueue("noop", payload=payload, **OPTIONS)
 
 
 async def probe(payload: str) -> None:
     """One probe."""
-    await queue.enqueue("probe", payload=payload, ttl=KEEP_NO_RESULT)
+    await queue.enqueue("probe", payload=payload, **OPTIONS)
 
 
 async def bulk(count: int) -> None:
