@@ -11,6 +11,7 @@ from urllib.parse import quote
 
 import hiredis
 import pytest
+import redis
 from structlog.testing import capture_logs
 
 from headrace.model.errors import BackendError, BackendUnavailable, PoolExhausted, UnsafeBackend
@@ -177,7 +178,7 @@ async def test_blocking_client_follows_a_failover(sentinels: SentinelSet, tenant
             await Transport(connection).execute("RPUSH", tenant, "value", patience_s=30.0)
             try:
                 return await blocking.blpop([tenant], timeout=1)
-            except Exception:
+            except (redis.RedisError, OSError):
                 return None  # the connection of before; the next call asks the sentinels
 
         assert await eventually(woken) == (tenant.encode(), b"value")

@@ -32,6 +32,7 @@ from headrace import (
     current_context,
 )
 from headrace.model.trace import current_traceparent, trace_id_of
+from headrace.queue.queue import Queue
 from headrace.worker.worker import Worker
 from tests.support.redis_server import RedisServer, free_port
 from tests.support.waiting import eventually
@@ -490,3 +491,38 @@ async def test_a_worker_whose_record_was_purged_registers_again(
         assert await (await plain.enqueue()).result(PATIENCE_S) == "done"
         redis_server.client().delete(f"hr:{{{tenant}/jobs}}:worker:{worker.identity.worker}")
         assert await (await plain.enqueue()).result(PATIENCE_S) == "done"
+
+
+async def test_tasks_that_arrive_after_the_drain_began_are_handed_back_at_once(
+    app: Headrace, running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran: list[int] = []
+
+    @app.task(queue="jobs")
+    async def plain() -> None:
+        ran.append(1)
+
+    answered, may_go_on = asyncio.Event(), asyncio.Event()
+    real_claim = Queue.claim
+
+    async def slow_claim(self: Queue, *args: Any, **kwargs: Any) -> Any:
+        reply = await real_claim(self, *args, **kwargs)
+        if reply.tasks:  # leased, but the answer takes its time
+            answered.set()
+            await may_go_on.wait()
+        return reply
+
+    task = await plain.enqueue()
+    monkeypatch.setattr(Queue, "claim", slow_claim)
+    async with running(grace_s=60) as worker:
+        await answered.wait()
+        worker.stop()
+
+        async def is_draining() -> bool:
+            return worker.health.draining
+
+        await eventually(is_draining, timeout_s=PATIENCE_S)
+        may_go_on.set()
+    record = await task.record()
+    assert (record.state, record.retry_count, record.history, ran) == (TaskState.QUEUED, 0, (), [])
+    await app.aclose()

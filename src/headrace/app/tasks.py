@@ -19,7 +19,9 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypeVar, Unp
 
 import msgspec
 
+from headrace.model.errors import InvalidArguments, InvalidPayload
 from headrace.model.ids import new_task_id
+from headrace.model.outcomes import Fail, Retry
 from headrace.model.payload import encode
 from headrace.model.task import NewTask
 from headrace.model.trace import for_enqueue
@@ -127,6 +129,13 @@ class Definition(Enqueuer[P, T], Generic[P, R, T]):
         self.__module__ = function.__module__
         self.__doc__ = function.__doc__
         self.__wrapped__ = function
+
+    def is_retriable(self, error: BaseException) -> bool:
+        """Whether another attempt may help after the handler raised ``error``."""
+        if isinstance(error, (Fail, InvalidArguments, InvalidPayload)):
+            return False  # said to be hopeless, or the same input would fail the same way
+        # Outside of Exception (SystemExit and the like) nobody meant the task to fail for good.
+        return isinstance(error, (Retry, *self.retry_on)) or not isinstance(error, Exception)
 
 
 class Task(Definition[P, R, T]):

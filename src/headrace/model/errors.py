@@ -15,7 +15,6 @@
     │   ├── PoolExhausted            every connection was busy for the whole pool wait
     │   ├── OutOfMemory              Redis has reached maxmemory and refuses new tasks
     │   └── UnsafeBackend            a server that could lose tasks; Headrace refuses to start on it
-    ├── LeaseLost                    the fencing token is stale: someone else owns the task now
     ├── TaskNotFound                 no such task in this tenant's queue
     ├── ConfigConflict               a configuration change that would strand waiting tasks
     ├── TaskFailed                   raised by ``result()`` when the task did not complete
@@ -83,17 +82,6 @@ class OutOfMemory(BackendError):
 
 class UnsafeBackend(BackendError):
     """Raised at start-up on a server whose settings could lose tasks."""
-
-
-class LeaseLost(HeadraceError):
-    """Raised when a settle carries a stale fencing token; the settle had no effect."""
-
-    def __init__(self, task_id: str, token: int) -> None:
-        super().__init__(
-            f"task {task_id}: lease {token} is no longer held; the task was reclaimed or settled by another worker"
-        )
-        self.task_id = task_id
-        self.token = token
 
 
 class TaskNotFound(HeadraceError):

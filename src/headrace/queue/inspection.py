@@ -77,4 +77,4 @@ class Inspector:
     async def _read(self, name: str, request: object) -> list[Any]:
         call = ScriptCall(script(name), self._queue.keys.fixed, (wire.pack(request),))
         (reply,) = await self._transport.run(call)
-        return self._queue._opened(reply)
+        return self._queue.opened(reply)

@@ -125,12 +125,12 @@ class Queue:
     ) -> wire.ClaimReply:
         """Lease up to ``want`` tasks to ``worker``. ``number`` must rise with each new claim of a worker's lane."""
         (reply,) = await self._transport.run(self._claim_call(worker, want, number, lane, repair_limit))
-        return wire.claim_reply(self._opened(reply))
+        return wire.claim_reply(self.opened(reply))
 
     async def settle(self, settlements: Sequence[Settlement]) -> list[SettleStatus]:
         """End leases. The answer says for each whether it was still held."""
         (reply,) = await self._transport.run(self._settle_call(settlements))
-        return [SettleStatus(status) for status in self._opened(reply)[1]]
+        return [SettleStatus(status) for status in self.opened(reply)[1]]
 
     async def settle_and_claim(
         self,
@@ -146,8 +146,8 @@ class Queue:
         settled, claimed = await self._transport.run(
             self._settle_call(settlements), self._claim_call(worker, want, number, lane, repair_limit)
         )
-        statuses = [SettleStatus(status) for status in self._opened(settled)[1]]
-        return statuses, wire.claim_reply(self._opened(claimed))
+        statuses = [SettleStatus(status) for status in self.opened(settled)[1]]
+        return statuses, wire.claim_reply(self.opened(claimed))
 
     async def heartbeat(
         self,
@@ -245,9 +245,10 @@ class Queue:
 
     async def _run(self, name: str, request: Any) -> list[Any]:
         (reply,) = await self._transport.run(self._call(name, request))
-        return self._opened(reply)
+        return self.opened(reply)
 
-    def _opened(self, reply: bytes) -> list[Any]:
+    def opened(self, reply: bytes) -> list[Any]:
+        """A script's answer; `UnknownQueue` when the queue does not exist."""
         answer: list[Any] = wire.unpack(reply)
         if answer[0] == "unknown_queue":
             raise self._unknown()

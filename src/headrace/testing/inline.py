@@ -16,8 +16,8 @@ from headrace.app.headrace import Headrace
 from headrace.app.tasks import Definition, Enqueuer
 from headrace.model import trace
 from headrace.model.config import QueueConfig
-from headrace.model.errors import InvalidArguments, InvalidPayload, ResultTimeout, TaskNotFound, UnknownQueue
-from headrace.model.outcomes import Fail, Problem, Retry, Snooze
+from headrace.model.errors import ResultTimeout, TaskNotFound, UnknownQueue
+from headrace.model.outcomes import Problem, Snooze
 from headrace.model.payload import decode, encode
 from headrace.model.states import TaskState
 from headrace.model.task import NewTask, TaskMessage, TaskRecord
@@ -166,11 +166,8 @@ class InlineBox:
             except Snooze:
                 self._update(task_id, state=TaskState.SCHEDULED)
                 return
-            except (Fail, InvalidArguments, InvalidPayload) as error:
-                self._update(task_id, state=TaskState.FAILED, problem=_problem(error))
             except Exception as error:  # noqa: BLE001 - a handler may raise anything
-                retriable = isinstance(error, (Retry, *definition.retry_on))
-                if not retriable:
+                if not definition.is_retriable(error):
                     self._update(task_id, state=TaskState.FAILED, problem=_problem(error))
                 elif record.retry_count >= record.max_retries:
                     self._update(

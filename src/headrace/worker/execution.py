@@ -16,8 +16,7 @@ from headrace.app.headrace import Headrace
 from headrace.app.tasks import Definition
 from headrace.model import trace
 from headrace.model.config import QueueConfig
-from headrace.model.errors import InvalidArguments, InvalidPayload
-from headrace.model.outcomes import Fail, Outcome, Problem, Retry, Settlement, Snooze
+from headrace.model.outcomes import Outcome, Problem, Retry, Settlement, Snooze
 from headrace.model.payload import check_size, encode
 from headrace.model.task import TaskMessage
 
@@ -68,6 +67,7 @@ class Executor:
 
     async def _call(self, task: RunningTask, definition: Definition[Any, Any, Any], message: TaskMessage) -> Any:
         claimed = task.claimed
+        report_progress = partial(setattr, task, "progress")
         context = task.context = TaskContext(
             task_id=claimed.task_id,
             type=message.type,
@@ -77,12 +77,12 @@ class Executor:
             timeout_s=claimed.timeout_s,
             level=claimed.level,
             traceparent=message.traceparent,
-            report_progress=partial(setattr, task, "progress"),
+            report_progress=report_progress,
         )
         task_context.enter(context)
         trace.enter(message.traceparent)
         if definition.run_in == "process":
-            return await self._processes.run(_job(definition, message, context), context._report_progress)
+            return await self._processes.run(_job(definition, message, context), report_progress)
         args, kwargs = definition.signature.convert(message.args, message.kwargs)
         if definition.signature.wants_context:
             args = (context, *args)
@@ -104,13 +104,11 @@ class Executor:
         return settle(outcome, msgspec.json.encode(problem).decode())
 
     def _is_retriable(self, task: RunningTask, error: BaseException) -> bool:
-        if isinstance(error, (Fail, InvalidArguments, InvalidPayload, msgspec.DecodeError)):
-            return False  # the same input would fail the same way
+        if task.context is None:
+            return False  # the message itself could not be read
         if isinstance(error, RemoteError):
-            return bool(error.remote.body) and error.remote.type not in ("InvalidArguments", "InvalidPayload")
-        definition = self._app.tasks.get(task.context.type) if task.context else None
-        # Outside of Exception (SystemExit and the like) nobody meant the task to fail for good.
-        return definition is None or not isinstance(error, Exception) or isinstance(error, definition.retry_on)
+            return error.remote.retriable
+        return self._app.tasks[task.context.type].is_retriable(error)
 
     async def aclose(self) -> None:
         """Let go of threads and processes."""

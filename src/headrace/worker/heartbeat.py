@@ -145,12 +145,8 @@ class Heartbeat:
         try:
             queue = await backend.queue(name)
             reply = await queue.heartbeat(
-                self._identity.worker,
+                **self._identity.fields(),
                 status=self._status,
-                capacity=self._identity.capacity,
-                capabilities=self._identity.capabilities,
-                version=self._identity.version,
-                host=self._identity.host,
                 held=held,
                 progress=self._running.take_progress(name),
             )

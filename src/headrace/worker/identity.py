@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import socket
+from typing import Any
 
 import msgspec
 
@@ -17,6 +18,10 @@ class WorkerIdentity(msgspec.Struct, frozen=True, kw_only=True):
     capabilities: str
     version: str
     host: str
+
+    def fields(self) -> dict[str, Any]:
+        """As `Queue.heartbeat` takes them."""
+        return msgspec.structs.asdict(self)
 
 
 def new_worker_id() -> str:

@@ -39,6 +39,7 @@ def _run(job: JobSpec, answers: BinaryIO) -> ChildMessage:
     def report_progress(text: str) -> None:
         _say(answers, ChildMessage("progress", text))
 
+    definition: Definition[..., object, object] | None = None
     try:
         definition = _definition(job)
         args, kwargs = definition.signature.convert(job.args, job.kwargs)
@@ -57,11 +58,9 @@ def _run(job: JobSpec, answers: BinaryIO) -> ChildMessage:
     except Snooze as asked:
         return ChildMessage("snooze", asked.after_s)
     except BaseException as error:  # noqa: BLE001 - reported to the worker, which decides
-        definition_or_none = sys.modules.get(job.module)
-        retriable = _is_retriable(getattr(definition_or_none, job.name, None), error)
         return ChildMessage(
             "error",
-            body=retriable,
+            retriable=definition is None or definition.is_retriable(error),
             type=type(error).__name__,
             message=str(error),
             traceback="".join(traceback.format_exception(error)),
@@ -75,10 +74,6 @@ def _definition(job: JobSpec) -> Definition[..., object, object]:
     if not isinstance(found, Definition):
         raise TypeError(f"{job.module}:{job.name} is not a task; process handlers must be importable by that name")
     return found
-
-
-def _is_retriable(definition: object, error: BaseException) -> bool:
-    return not isinstance(definition, Definition) or isinstance(error, definition.retry_on)
 
 
 def _say(answers: BinaryIO, message: ChildMessage) -> None:

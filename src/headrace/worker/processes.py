@@ -38,6 +38,7 @@ class ChildMessage(msgspec.Struct, frozen=True):
     type: str = ""
     message: str = ""
     traceback: str = ""
+    retriable: bool = True
 
 
 class HandlerCrashed(Exception):
@@ -63,10 +64,7 @@ class HandlerProcesses:
         process = self._idle.pop() if self._idle else await _start()
         try:
             result = await _converse(process, job, on_progress)
-        except RemoteError:
-            self._idle.append(process)
-            raise
-        except (Retry, Fail, Snooze):
+        except (RemoteError, Retry, Fail, Snooze):
             self._idle.append(process)
             raise
         except BaseException:

@@ -15,7 +15,7 @@ import structlog
 
 from headrace.model.config import QueueConfig
 from headrace.model.errors import HeadraceError
-from headrace.model.outcomes import Settlement
+from headrace.model.outcomes import Outcome, Settlement
 from headrace.queue.cancelling import cancel_and_wait
 from headrace.queue.queue import Queue
 from headrace.queue.waker import BLOCK_S, Waker
@@ -174,7 +174,12 @@ class Processor:
         return reply
 
     def _take_on(self, reply: ClaimReply, want: int) -> None:
-        for claimed in reply.tasks:
+        started = reply.tasks if self._accepting else []
+        if not self._accepting:
+            # The drain began while this claim was under way: others can begin these at once.
+            for late in reply.tasks:
+                self.settler.add(Settlement(late.task_id, late.token, Outcome.HANDED_BACK))
+        for claimed in started:
             task = RunningTask(self.queue.name, claimed)
             self._running.add(task)
             task.handler = asyncio.create_task(self._execute(task))
@@ -188,7 +193,7 @@ class Processor:
         self._next_repair_in_s = None if reply.status in ("draining", "paused") else reply.next_repair_in_s
         self._dry = reply.status != "unregistered" and len(reply.tasks) < want
         self._deep = 0 < want <= len(reply.tasks)
-        self._slots.give_back(want - len(reply.tasks))
+        self._slots.give_back(want - len(started))
 
     async def _execute(self, task: RunningTask) -> None:
         settlement = await self._executor.run(task, self._configs[self.queue.name])

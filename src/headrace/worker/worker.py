@@ -133,13 +133,7 @@ class Worker:
         _log.info("worker stopped", worker=self.identity.worker)
 
     async def _register(self, queue: Queue) -> None:
-        await queue.heartbeat(
-            self.identity.worker,
-            capacity=self.identity.capacity,
-            capabilities=self.identity.capabilities,
-            version=self.identity.version,
-            host=self.identity.host,
-        )
+        await queue.heartbeat(**self.identity.fields())
 
     async def _until_asked_or_broken(self, loops: list[asyncio.Task[None]]) -> None:
         """A loop that ends by itself is a defect: let it end the worker loudly."""
