@@ -13,13 +13,18 @@ from typing import Any, NoReturn
 from rich.console import Console
 
 from benchmarks import publish, registry, schedule, tables, versions
+from benchmarks.bars import bars
 from benchmarks.install import CannotInstall, Installed, install
+from benchmarks.own import run as own
+from benchmarks.own import tables as own_tables
 from benchmarks.peer import Peer
 from benchmarks.processes import REPOSITORY, ProgramFailed
 from benchmarks.redis_server import Server, private_server
+from headrace.model.errors import HeadraceError
 
 PAGE = REPOSITORY / "docs" / "performance.md"
 console = Console(stderr=True, highlight=False)
+_STARTED_S = time.monotonic()
 
 
 def main() -> int:
@@ -32,18 +37,14 @@ def main() -> int:
     if options.rounds:
         effort = dataclasses.replace(effort, rounds=options.rounds)
 
-    peers = registry.load(options.peers)
-    installed, missing = _install(peers, options.concurrency)
-    results: dict[str, Any] = {"effort": dataclasses.asdict(effort), "passes": []}
-    modes = {"no": [False], "yes": [True], "both": [False, True]}[options.appendonly]
-    for appendonly in modes:
-        title = "With `appendonly yes`, `appendfsync everysec`" if appendonly else "Without persistence"
-        with private_server(appendonly=appendonly) as server:
-            results.setdefault("machine", versions.machine(server.client))
-            figures = _measure(installed, server, effort, options.measures, title)
-        rows = [_row(peer, installed, missing, figures) for peer in peers]
-        results["passes"].append({"title": title, "appendonly": appendonly, "peers": rows})
-        sys.stdout.write(f"\n{title}\n\n{tables.speed(rows)}\n\n{tables.ratios(rows)}\n")
+    beside = tuple(measure for measure in options.measures if measure in schedule.MEASURES)
+    alone = tuple(measure for measure in options.measures if measure in own.MEASURES)
+    results: dict[str, Any] = {"effort": dataclasses.asdict(effort), "passes": [], "own": {}, "failed": []}
+    if beside:
+        _run_beside(results, options, effort, beside)
+    if alone:
+        _run_alone(results, effort, alone)
+    sys.stdout.write(f"\n{bars(results)}\n")
 
     if options.output:
         publish.write_json(results, options.output)
@@ -52,7 +53,40 @@ def main() -> int:
         publish.write_page(results, PAGE)
         console.print(f"{PAGE.relative_to(REPOSITORY)} is written.")
     failed = any("failed" in f for run in results["passes"] for row in run["peers"] for f in row["figures"].values())
-    return 1 if failed else 0
+    return 1 if failed or results["failed"] else 0
+
+
+def _run_beside(
+    results: dict[str, Any], options: argparse.Namespace, effort: schedule.Effort, chosen: tuple[str, ...]
+) -> None:
+    """The measures of every queue, once per way of persistence."""
+    peers = registry.load(options.peers)
+    installed, missing = _install(peers, options.concurrency)
+    modes = {"no": [False], "yes": [True], "both": [False, True]}[options.appendonly]
+    for appendonly in modes:
+        title = "With `appendonly yes`, `appendfsync everysec`" if appendonly else "Without persistence"
+        if results["passes"]:
+            effort, chosen = effort.again(), tuple(measure for measure in chosen if measure not in schedule.ONCE)
+        with private_server(appendonly=appendonly) as server:
+            results.setdefault("machine", versions.machine(server.client))
+            figures = _measure(installed, server, effort, chosen, title)
+        rows = [_row(peer, installed, missing, figures) for peer in peers]
+        results["passes"].append({"title": title, "appendonly": appendonly, "peers": rows})
+        sys.stdout.write(f"\n{title}\n\n{tables.speed(rows)}\n\n{tables.ratios(rows)}\n")
+
+
+def _run_alone(results: dict[str, Any], effort: schedule.Effort, chosen: tuple[str, ...]) -> None:
+    """The measures of Headrace alone."""
+    with private_server(appendonly=False) as server:
+        results.setdefault("machine", versions.machine(server.client))
+        for measure in chosen:
+            try:
+                results["own"][measure] = own.run(measure, server, effort, _tell)
+            except (ProgramFailed, RuntimeError, HeadraceError) as error:
+                # It may name paths of this machine: shown, and not kept. The other figures must not be lost by it.
+                console.print(f"{measure}: {error}", markup=False, soft_wrap=True)
+                results["failed"].append(measure)
+    sys.stdout.write("\n" + "\n\n".join(own_tables.document(results["own"])) + "\n")
 
 
 def _options() -> argparse.Namespace:
@@ -64,10 +98,10 @@ def _options() -> argparse.Namespace:
     parser.add_argument(
         "--peers", type=_names(registry.NAMES), default=registry.NAMES, metavar="A,B", help="only these queues"
     )
-    measures = ", ".join(schedule.MEASURES)
+    measures = (*schedule.MEASURES, *own.MEASURES)
     parser.add_argument(
-        "--measures", type=_names(schedule.MEASURES), default=schedule.MEASURES, metavar="A,B",
-        help=f"only these of {measures}",
+        "--measures", type=_names(measures), default=measures, metavar="A,B",
+        help=f"only these of {', '.join(schedule.MEASURES)}; of Headrace alone, {', '.join(own.MEASURES)}",
     )  # fmt: skip
     parser.add_argument("--quick", action="store_true", help="one short round: for trying out, not for figures")
     parser.add_argument("--tasks", type=_positive, metavar="N", help="tasks of a drain for the fastest queue")
@@ -103,8 +137,7 @@ def _measure(
 ) -> dict[tuple[str, str], list[dict[str, Any]]]:
     """All rounds of all measures. One that fails is noted and not repeated; the others go on."""
     taken: dict[tuple[str, str], list[dict[str, Any]]] = {}
-    steps = list(schedule.steps(installed, chosen, effort.rounds))
-    started_s = time.monotonic()
+    steps = list(schedule.steps(installed, chosen, effort))
     for number, (measure, peer) in enumerate(steps, 1):
         key = (peer.peer.name, measure)
         if any("failed" in figures for figures in taken.get(key, [])):
@@ -117,13 +150,13 @@ def _measure(
                 console.print(f"{peer.peer.title}: {error}", markup=False, soft_wrap=True)
                 figures = {"failed": str(error).partition("\n")[0]}
         taken.setdefault(key, []).append(figures)
-        elapsed_s = time.monotonic() - started_s
-        console.print(
-            f"{elapsed_s:6.0f} s  {number:3d}/{len(steps)}  {measure:8} {peer.peer.title:18} {_short(figures)}",
-            markup=False,
-            soft_wrap=True,
-        )
+        _tell(f"{number:3d}/{len(steps)}  {measure:8} {peer.peer.title:18} {_short(figures)}")
     return taken
+
+
+def _tell(line: str) -> None:
+    """A line of progress, with the seconds since the start."""
+    console.print(f"{time.monotonic() - _STARTED_S:6.0f} s  {line}", markup=False, soft_wrap=True)
 
 
 def _row(

@@ -6,12 +6,12 @@ import math
 import socket
 import statistics
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from benchmarks import processes
 from benchmarks.install import Installed
-from benchmarks.processes import ProgramFailed
+from benchmarks.processes import ProgramFailed, Workers
 from benchmarks.redis_server import HOST, Server
 
 Figures = dict[str, Any]
@@ -22,10 +22,24 @@ WARM_UP_PART = 0.1
 DRAIN_LIMIT_S = 60.0
 START_LIMIT_S = 60.0
 PRODUCE_LIMIT_S = 180.0
+SETTLE_S = 0.5
+"""After its client has gone, Redis frees the buffers of the connection within this time."""
 
 
-def drain(installed: Installed, server: Server, *, tasks: int, workers: int) -> Figures:
-    """Preload the queue, start the workers, and time from a tenth done to all done."""
+def drain(
+    installed: Installed,
+    server: Server,
+    *,
+    tasks: int,
+    workers: int,
+    begin: float = WARM_UP_PART,
+    end: float = 1.0,
+    on_mark: Callable[[Workers], None] | None = None,
+) -> Figures:
+    """Preload the queue, start the workers, and time from a tenth done to all done.
+
+    ``begin`` and ``end`` are other parts of the tasks to time between; ``on_mark`` is called at both.
+    """
     server.client.flushall()
     processes.produce(installed, server, "bulk", tasks, limit_s=PRODUCE_LIMIT_S)
     remaining = installed.peer.remaining
@@ -39,17 +53,21 @@ def drain(installed: Installed, server: Server, *, tasks: int, workers: int) -> 
                 left = remaining(server.client, tasks)
                 now_s = time.monotonic()
                 if tasks - left >= done:
-                    return tasks - left, now_s, server.cpu_s()
+                    cpu_s = server.cpu_s()
+                    if on_mark is not None:
+                        on_mark(running)
+                    return tasks - left, now_s, cpu_s
                 if now_s > until_s:
                     raise ProgramFailed(f"{left} of {tasks} tasks left after {limit_s:g} s\n{running.log_tail()}")
                 running.check()
                 time.sleep(POLL_S)
 
-        done_first, first_s, first_cpu_s = wait_for(max(1, math.ceil(tasks * WARM_UP_PART)), START_LIMIT_S)
-        done_last, last_s, last_cpu_s = wait_for(tasks, DRAIN_LIMIT_S)
+        done_first, first_s, first_cpu_s = wait_for(max(1, math.ceil(tasks * begin)), START_LIMIT_S)
+        done_last, last_s, last_cpu_s = wait_for(math.ceil(tasks * end), DRAIN_LIMIT_S)
     elapsed_s = last_s - first_s
     return {
         "tasks": tasks,
+        "timed": done_last - done_first,
         "seconds": elapsed_s,
         "per_s": (done_last - done_first) / elapsed_s if elapsed_s > 0 else None,
         "redis_cpu": (last_cpu_s - first_cpu_s) / elapsed_s if elapsed_s > 0 else None,
@@ -72,6 +90,15 @@ def enqueue(installed: Installed, server: Server, *, tasks: int, mode: str) -> F
         "per_s": tasks / figures["seconds"],
         "redis_cpu": cpu_s / figures["seconds"],
     }
+
+
+def memory(installed: Installed, server: Server, *, tasks: int) -> Figures:
+    """What one waiting task takes in Redis, indexes and all: the same number of tasks for every queue."""
+    server.client.flushall()
+    before = server.used_memory()
+    processes.produce(installed, server, "bulk", tasks, limit_s=PRODUCE_LIMIT_S)
+    time.sleep(SETTLE_S)
+    return {"tasks": tasks, "bytes_per_task": (server.used_memory() - before) / tasks}
 
 
 def latency(installed: Installed, server: Server, *, samples: int, limit_s: float) -> Figures:

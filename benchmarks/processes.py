@@ -51,6 +51,11 @@ class Workers:
         self._processes = processes
         self._log = log
 
+    @property
+    def pids(self) -> list[int]:
+        """Their process ids."""
+        return [process.pid for process in self._processes]
+
     def check(self) -> None:
         """Raise if one has ended."""
         for process in self._processes:

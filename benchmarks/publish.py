@@ -26,7 +26,8 @@ def write_page(results: dict[str, Any], page: Path) -> None:
     if not begin or not end:
         raise SystemExit(f"bench: {page.name} has no {BEGIN} … {END}")
     picture = page.with_suffix(".svg")
-    first = results["passes"][0]
-    picture.write_text(chart.svg(first["peers"], title="Tasks per second, higher is better"))
+    if results["passes"]:
+        first = results["passes"][0]
+        picture.write_text(chart.svg(first["peers"], title="Tasks per second, higher is better"))
     body = tables.document(results, chart=picture.name)
     page.write_text(f"{before}{BEGIN}\n\n{body}\n{END}{after}")

@@ -16,6 +16,7 @@ import redis
 
 HOST = "127.0.0.1"
 START_S = 20.0
+_SCRIPT_COMMANDS = ("eval", "evalsha", "eval_ro", "evalsha_ro", "fcall", "fcall_ro")
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,15 @@ class Server:
         """Processor time it has used, background threads included."""
         info = self.client.info("cpu")
         return float(info["used_cpu_sys"]) + float(info["used_cpu_user"])
+
+    def used_memory(self) -> int:
+        """Bytes that it has allocated."""
+        return int(self.client.info("memory")["used_memory"])
+
+    def script_us(self) -> float:
+        """Time it has spent in scripts and functions, in microseconds, as it counts itself."""
+        stats = self.client.info("commandstats")
+        return float(sum(stats.get(f"cmdstat_{name}", {}).get("usec", 0) for name in _SCRIPT_COMMANDS))
 
 
 @contextlib.contextmanager

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
+
+from benchmarks.bars import bars
+from benchmarks.markdown import table
+from benchmarks.own import tables as own_tables
 
 Results = dict[str, Any]
 Row = dict[str, Any]
@@ -14,37 +18,31 @@ FEW = 100
 
 def document(results: Results, *, chart: str | None) -> str:
     """Everything between the markers, for one or more passes (without and with the append-only file)."""
-    parts = [_about(results)]
+    parts = [_about(results), "## Bars met", bars(results)]
     for run in results["passes"]:
         parts += [f"## {run['title']}", speed(run["peers"])]
         if chart and run is results["passes"][0]:
             parts.append(f"![Tasks per second, drain and enqueue]({chart})")
         parts += ["### Headrace to each", ratios(run["peers"])]
-    parts += ["## Settings and promises", settings(results["passes"][0]["peers"]), _method(results)]
+    parts += own_tables.document(results.get("own", {}))
+    if results["passes"]:
+        parts += ["## Settings and promises", settings(results["passes"][0]["peers"]), _method(results)]
     return "\n\n".join(parts) + "\n"
 
 
 def speed(peers: Sequence[Row]) -> str:
     """The figures, and beside each rate Redis' share of one core while it was taken."""
-    header = (
-        "queue", "drain, 1 process", "drain, 2 processes", "enqueue, bulk", "enqueue, one by one",
-        "idle → handler p50 / p99", "idle commands/s", "delivery",
-    )  # fmt: skip
+    measured = {measure for peer in peers for measure in peer["figures"]}
+    columns = [column for column in _COLUMNS if column[0] in measured]
+    header = ("queue", *(title for _, title, _ in columns), "delivery")
     rows = []
     for peer in peers:
         if peer.get("missing"):
-            rows.append((peer["title"], f"not run: {peer['missing']}", "", "", "", "", "", peer["delivery"]))
-            continue
-        rows.append(
-            (
-                f"{peer['title']} ({peer['language']})",
-                *(_rate(peer, measure) for measure in ("drain_1", "drain_2", "bulk", "single")),
-                _latency(peer),
-                _idle(peer),
-                peer["delivery"],
-            )
-        )
-    return _table(header, rows, right=range(1, 7)) + (
+            cells = [f"not run: {peer['missing']}", *[""] * (len(columns) - 1)]
+        else:
+            cells = [show(peer, measure) for measure, _, show in columns]
+        rows.append((f"{peer['title']} ({peer['language']})", *cells, peer["delivery"]))
+    return table(header, rows, right=range(1, 1 + len(columns))) + (
         "\n\nTasks per second; in brackets, the share of one core that Redis used meanwhile."
     )
 
@@ -66,7 +64,7 @@ def ratios(peers: Sequence[Row]) -> str:
                 _ratio(peer, own, "latency", "p99_ms"),
             )
         )
-    return _table(header, rows, right=range(1, 7))
+    return table(header, rows, right=range(1, 7))
 
 
 def settings(peers: Sequence[Row]) -> str:
@@ -83,7 +81,7 @@ def settings(peers: Sequence[Row]) -> str:
         )
         for peer in peers
     ]
-    return _table(header, rows)
+    return table(header, rows)
 
 
 def _package(name: str) -> str:
@@ -104,9 +102,10 @@ def _about(results: Results) -> str:
 def _method(results: Results) -> str:
     effort = results["effort"]
     return (
-        f"Each figure is the median of {effort['rounds']} round(s); peers take turns within each measure, on an "
-        f"emptied private Redis. Up to {effort['tasks']:,} no-op tasks with a payload of 100 bytes per drain, fewer "
-        "for slower queues."
+        f"Each rate is the median of {effort['rounds']} round(s), each latency of {effort['latency_rounds']}; peers "
+        "take turns within each measure, on an emptied private Redis. Memory is that of "
+        f"{effort['stored']:,} waiting tasks. Up to {effort['tasks']:,} no-op tasks with a payload of 100 bytes per "
+        "drain, fewer for slower queues."
     )
 
 
@@ -119,8 +118,8 @@ def _rate(peer: Row, measure: str) -> str:
     return f"{figures['per_s']:,.0f} ({figures['redis_cpu']:.0%})"
 
 
-def _latency(peer: Row) -> str:
-    figures = peer["figures"].get("latency")
+def _latency(peer: Row, measure: str) -> str:
+    figures = peer["figures"].get(measure)
     if figures is None:
         return "–"
     if "failed" in figures:
@@ -129,11 +128,29 @@ def _latency(peer: Row) -> str:
     return f"{figures['p50_ms']:.1f} / {figures['p99_ms']:.1f} ms{few}"
 
 
-def _idle(peer: Row) -> str:
-    figures = peer["figures"].get("idle")
+def _idle(peer: Row, measure: str) -> str:
+    figures = peer["figures"].get(measure)
     if figures is None:
         return "–"
     return "failed" if "failed" in figures else f"{figures['commands_per_s']:.1f}"
+
+
+def _memory(peer: Row, measure: str) -> str:
+    figures = peer["figures"].get(measure)
+    if figures is None:
+        return "–"
+    return "failed" if "failed" in figures else f"{figures['bytes_per_task']:,.0f} bytes"
+
+
+_COLUMNS: tuple[tuple[str, str, Callable[[Row, str], str]], ...] = (
+    ("drain_1", "drain, 1 process", _rate),
+    ("drain_2", "drain, 2 processes", _rate),
+    ("bulk", "enqueue, bulk", _rate),
+    ("single", "enqueue, one by one", _rate),
+    ("latency", "idle → handler p50 / p99", _latency),
+    ("idle", "idle commands/s", _idle),
+    ("memory", "memory per waiting task", _memory),
+)
 
 
 def _ratio(upper: Row, lower: Row, measure: str, key: str) -> str:
@@ -141,12 +158,3 @@ def _ratio(upper: Row, lower: Row, measure: str, key: str) -> str:
         return f"{upper['figures'][measure][key] / lower['figures'][measure][key]:.1f}×"
     except (KeyError, TypeError, ZeroDivisionError):
         return "–"
-
-
-def _table(header: Sequence[str], rows: Sequence[Sequence[str]], right: range = range(0)) -> str:
-    lines = [
-        "| " + " | ".join(header) + " |",
-        "|" + "|".join("---:" if index in right else "---" for index in range(len(header))) + "|",
-    ]
-    lines += ["| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in row) + " |" for row in rows]
-    return "\n".join(lines)

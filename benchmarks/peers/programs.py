@@ -22,7 +22,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 PAYLOAD = "x" * 100
-PAUSE_S = (0.005, 0.1)
+PAUSE_S = (0.02, 0.1)
 """Between two probes, at random: long enough that the worker is idle again when the next one comes.
 
 To it comes a random part of the longest latency so far. Otherwise every probe would meet a worker that polls just

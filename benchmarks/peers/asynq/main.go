@@ -139,7 +139,7 @@ func latency(client *asynq.Client, count int, limit time.Duration) any {
 			longest = slices.Max(taken[warmUp:])
 		}
 		// The same pause as in programs.py, where it is explained.
-		time.Sleep(5*time.Millisecond + time.Duration(95e6*rand.Float64()+rand.Float64()*float64(longest)))
+		time.Sleep(20*time.Millisecond + time.Duration(80e6*rand.Float64()+rand.Float64()*float64(longest)))
 	}
 	return map[string]any{"latencies_ns": taken[warmUp:]}
 }

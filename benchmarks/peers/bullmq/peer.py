@@ -16,5 +16,5 @@ PEER = Peer(
     delivery="at least once",
     lease="yes, a lock of 30 s, renewed",
     fencing="yes, the lock's token",
-    settings="concurrency {concurrency}, removeOnComplete, ioredis; bulk: addBulk of 1000",
+    settings="concurrency {concurrency}, removeOnComplete, ioredis; bulk: addBulk of 250, 4 calls at once",
 )

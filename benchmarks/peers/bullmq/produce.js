@@ -7,16 +7,23 @@ const { setTimeout: sleep } = require('node:timers/promises');
 const { Queue } = require('bullmq');
 const { QUEUE, PAYLOAD, connection, nowNs } = require('./common');
 
-const BATCH = 1000;
+const BATCH = 250;
+const AT_ONCE = 4;
 const WARM_UP = 3;
 
 const queue = new Queue(QUEUE, { connection, defaultJobOptions: { removeOnComplete: true } });
 
+// Several calls under way: Redis works on one while the next is made. Larger batches are slower.
 async function bulk(count) {
-  for (let start = 0; start < count; start += BATCH) {
-    const size = Math.min(BATCH, count - start);
-    await queue.addBulk(Array.from({ length: size }, () => ({ name: 'noop', data: { payload: PAYLOAD } })));
+  let next = 0;
+  async function some() {
+    while (next < count) {
+      const size = Math.min(BATCH, count - next);
+      next += size;
+      await queue.addBulk(Array.from({ length: size }, () => ({ name: 'noop', data: { payload: PAYLOAD } })));
+    }
   }
+  await Promise.all(Array.from({ length: AT_ONCE }, some));
 }
 
 async function single(count) {
@@ -36,7 +43,7 @@ async function latency(count, seconds) {
     const [message] = await answered;
     taken.push(Number(message.toString()));
     // The same pause as in programs.py, where it is explained.
-    await sleep(5 + 95 * Math.random() + (Math.random() * Math.max(0, ...taken.slice(WARM_UP))) / 1e6);
+    await sleep(20 + 80 * Math.random() + (Math.random() * Math.max(0, ...taken.slice(WARM_UP))) / 1e6);
   }
   answers.close();
   return { latencies_ns: taken.slice(WARM_UP) };

@@ -27,5 +27,6 @@ PEER = Peer(
     delivery="at least once",
     lease="yes, 30 s, renewed",
     fencing="yes, a token per attempt",
-    settings="concurrency {concurrency}, uvloop, hiredis; bulk: enqueue_many of 1000; results not kept",
+    settings="concurrency {concurrency}, uvloop, hiredis, everything else as it comes; "
+    "bulk: enqueue_many of 1000, 2 calls at once",
 )

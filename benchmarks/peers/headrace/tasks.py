@@ -3,9 +3,8 @@
 from benchmarks.peers.programs import answer_probe, redis_url
 from headrace import Headrace, QueueConfig
 
-# Leases, fencing, promotion, statistics and events are as they come. Only results are not kept, because
-# nobody asks for them here and no peer keeps them either.
-app = Headrace(redis_url(), tenant="bench", queues=[QueueConfig("bench", result_retention_s=0)])
+# As it comes: leases, fencing, promotion, statistics, events, and results that are kept for an hour.
+app = Headrace(redis_url(), tenant="bench", queues=[QueueConfig("bench")])
 
 
 @app.task(queue="bench")

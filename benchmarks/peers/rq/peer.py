@@ -13,7 +13,7 @@ PEER = Peer(
         ("LLEN", "rq:queue:default"), ("LLEN", "rq:queue:default:intermediate"), ("ZCARD", "rq:wip:default")
     ),
     concurrency=1,
-    share=0.03,
+    share=0.015,
     packages=("rq", "redis", "hiredis"),
     delivery="at most once (with Retry: at least once)",
     lease="a heartbeat per job",

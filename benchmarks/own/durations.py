@@ -1,0 +1,92 @@
+"""Tasks that take a while: how close a worker comes to running as many as its concurrency allows."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from benchmarks import measures, processes, registry
+from benchmarks.install import Installed, install
+from benchmarks.measures import Figures
+from benchmarks.redis_server import Server
+
+BEGIN, END = 0.25, 0.95
+"""Parts of the tasks between which is timed: all threads and processes are up, and no slot is empty yet."""
+BARE_S = 1.2
+
+
+@dataclass(frozen=True)
+class Case:
+    """One kind of handler; see `benchmarks.own.sleepers`."""
+
+    kind: str
+    ms: float
+    concurrency: int
+
+    @property
+    def arithmetic(self) -> float:
+        """Tasks per second if a task took its time and nothing else."""
+        return self.concurrency / self.ms * 1000
+
+
+CASES = (
+    *(Case("loop", ms, concurrency) for concurrency in (5, 100) for ms in (1, 10, 100)),
+    *(Case("thread", ms, concurrency) for concurrency in (5, 100) for ms in (1, 10, 100)),
+    # More processes than that are not what a machine of two cores runs; the spin is for as many as there are cores.
+    *(Case("process", ms, 5) for ms in (1, 10, 100)),
+    *(Case("spin", ms, 2) for ms in (10, 100)),
+)
+
+
+def durations(server: Server, *, seconds: float, tell: Callable[[str], None]) -> list[Figures]:
+    """One row per case, each run for about so long."""
+    highest = {}
+    for concurrency in sorted({case.concurrency for case in CASES}):
+        tell(f"durations: no-op tasks at concurrency {concurrency}")
+        # Few slots are emptied faster than they are filled: fewer tasks do.
+        highest[concurrency] = _rate(
+            server, Case("noop", 0, concurrency), tasks=round(min(10, concurrency) * 1500 * seconds)
+        )
+    rows = []
+    for case in CASES:
+        tell(f"durations: {case.kind} of {case.ms:g} ms at concurrency {case.concurrency}")
+        with_no_queue = _bare(server, case)
+        expected = min(case.arithmetic, with_no_queue, highest[case.concurrency])
+        # Whole turns of all slots, so that no part of the run is an odd one.
+        turns = max(4, math.ceil(expected * seconds / case.concurrency))
+        rows.append(
+            {
+                **dataclasses.asdict(case),
+                "arithmetic_per_s": case.arithmetic,
+                "bare_per_s": with_no_queue,
+                "noop_per_s": highest[case.concurrency],
+                "per_s": _rate(server, case, tasks=turns * case.concurrency),
+            }
+        )
+    return rows
+
+
+def _rate(server: Server, case: Case, *, tasks: int) -> float:
+    figures = measures.drain(_installed(case), server, tasks=tasks, workers=1, begin=BEGIN, end=END)
+    return float(figures["per_s"])
+
+
+def _bare(server: Server, case: Case) -> float:
+    installed = _installed(case)
+    bare = dataclasses.replace(installed.peer, producer="{python} -m benchmarks.own.bare")
+    arguments = (case.kind, case.ms / 1000, case.concurrency, BARE_S)
+    figures = processes.produce(Installed(bare, installed.root, case.concurrency), server, *arguments, limit_s=30.0)
+    return float(figures["per_s"])
+
+
+def _installed(case: Case) -> Installed:
+    (peer,) = registry.load(("headrace",))
+    peer = dataclasses.replace(
+        peer,
+        worker=peer.worker.replace("benchmarks.peers.headrace.tasks", "benchmarks.own.sleepers"),
+        producer="{python} -m benchmarks.own.sleepers",
+        environment={"BENCH_KIND": case.kind, "BENCH_SECONDS": str(case.ms / 1000)},
+    )
+    return install(peer, concurrency=case.concurrency)
