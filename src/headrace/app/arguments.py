@@ -39,6 +39,7 @@ class Signature:
         # which would take longer than everything else around a short task.
         plain = all(parameter.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD for parameter in parameters)
         self._names = [parameter.name for parameter in parameters] if plain else None
+        self._hints_by_position = [self._hinted.get(parameter.name) for parameter in parameters]
         self._required = {parameter.name for parameter in parameters if parameter.default is inspect.Parameter.empty}
 
     def check_call(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
@@ -48,6 +49,8 @@ class Signature:
 
     def convert(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The arguments as the type hints want them, or `InvalidArguments` naming the one that does not fit."""
+        if not kwargs and self._plainly_fits(args, kwargs) and self._are_exact(args):
+            return tuple(args), {}
         if self._names is not None and self._plainly_fits(args, kwargs):
             return (
                 tuple([self._convert(name, value) for name, value in zip(self._names, args, strict=False)]),
@@ -74,6 +77,12 @@ class Signature:
             return len(args) >= len(self._required)  # parameters without a default come first
         by_position, by_name = self._names[: len(args)], self._names[len(args) :]
         return all(name in by_name for name in kwargs) and self._required.issubset((*by_position, *kwargs))
+
+    def _are_exact(self, args: Sequence[Any]) -> bool:
+        for value, hint in zip(args, self._hints_by_position, strict=False):
+            if hint is not None and (type(value) is not hint or hint not in _EXACT):
+                return False
+        return True
 
     def _convert(self, name: str, value: Any) -> Any:
         hint = self._hinted.get(name)

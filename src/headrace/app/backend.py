@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from headrace.model.config import QueueConfig
-from headrace.model.errors import BackendUnavailable, TaskNotFound
+from headrace.model.errors import BackendUnavailable, TaskNotFound, UnknownQueue
 from headrace.model.task import NewTask, TaskRecord
 from headrace.queue.connection import Connection
 from headrace.queue.inbox import Inbox
@@ -40,20 +40,37 @@ class RedisBackend:
         self.transport = Transport(self.connection)
         self._inbox = Inbox(self.connection)
         self._declared = {config.name: config for config in declared}
-        self._published: set[str] = set()
+        self._queues: dict[str, Queue] = {}
         self._opening = asyncio.Lock()
 
     async def queue(self, name: str) -> Queue:
         """The queue, on an open connection."""
-        queue = Queue(self.transport, self.tenant, name)
-        if name in self._published:
+        queue = self._queues.get(name)
+        if queue is not None:
             return queue
+        queue = Queue(self.transport, self.tenant, name)
         async with self._opening:
             await self._open()
-            if name in self._declared and name not in self._published:
+            if name in self._declared and name not in self._queues:
                 await queue.define(self._declared[name])
-            self._published.add(name)
+            self._queues[name] = queue
         return queue
+
+    def forget(self, name: str) -> bool:
+        """Publish a declared queue anew with its next use; False when this app does not declare it.
+
+        A failover can lose a queue's definition with everything else of the last moments.
+        """
+        return name in self._declared and self._queues.pop(name, None) is not None
+
+    async def config(self, name: str) -> QueueConfig:
+        """The configuration in force."""
+        try:
+            return await (await self.queue(name)).config()
+        except UnknownQueue:
+            if not self.forget(name):
+                raise
+        return await (await self.queue(name)).config()
 
     async def _open(self) -> None:
         """Open the connection, with the patience that every later call has too."""
@@ -79,6 +96,11 @@ class RedisBackend:
         return sorted(name.decode() for name in names)
 
     async def enqueue(self, queue: str, tasks: Sequence[NewTask]) -> list[EnqueueResult]:
+        try:
+            return await (await self.queue(queue)).enqueue(tasks)
+        except UnknownQueue:
+            if not self.forget(queue):
+                raise
         return await (await self.queue(queue)).enqueue(tasks)
 
     async def task(self, queue: str, task_id: str) -> TaskRecord:

@@ -44,7 +44,8 @@ class TaskContext:
         self.traceparent = traceparent
         self._deadline_monotonic_s = time.monotonic() + timeout_s
         self._cancelled = False
-        self._report_progress = report_progress
+        self.report_progress = report_progress
+        """Called by the worker with JSON text; handlers call `progress`."""
 
     @property
     def logger(self) -> structlog.stdlib.BoundLogger:
@@ -79,7 +80,7 @@ class TaskContext:
 
     def progress(self, value: Any) -> None:
         """Publish how far the work is; any JSON value. Travels with the next heartbeat, the newest wins."""
-        self._report_progress(encode("progress", value))
+        self.report_progress(encode("progress", value))
 
 
 def current_context() -> TaskContext:

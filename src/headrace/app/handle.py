@@ -17,6 +17,8 @@ T = TypeVar("T")
 class TaskHandle(Generic[T]):
     """Made by ``enqueue``; needs no more than the queue's name and the task's id."""
 
+    __slots__ = ("_app", "duplicate", "id", "queue")
+
     def __init__(self, app: Headrace, queue: str, task_id: str, *, duplicate: bool = False) -> None:
         self._app = app
         self.queue = queue

@@ -12,7 +12,7 @@ from headrace.model.config import QueueConfig
 from headrace.model.errors import InvalidConfig
 from headrace.model.figures import QueueStats, WorkerRecord
 from headrace.model.names import check_name, check_task_type
-from headrace.model.task import TaskRecord
+from headrace.model.task import NewTask, TaskRecord
 from headrace.model.task_rules import field_of
 from headrace.queue.settings import RedisSettings
 
@@ -127,20 +127,19 @@ class Headrace:
 
     async def enqueue_many(self, calls: Sequence[TaskCall]) -> list[TaskHandle[Any]]:
         """Enqueue many tasks, thousands per round trip. Per queue it is all or nothing."""
-        prepared = []
+        by_queue: dict[str, tuple[list[int], list[NewTask]]] = {}
         for index, call in enumerate(calls):
             if not isinstance(call, TaskCall):
                 raise TypeError(f"{field_of('call', index, len(calls))}: expected task.call(...), not {call!r:.80}")
-            prepared.append(call.to_new_task())
-        by_queue: dict[str, list[int]] = {}
-        for index, call in enumerate(calls):
-            by_queue.setdefault(call.options.queue, []).append(index)
-        handles: list[TaskHandle[Any] | None] = [None] * len(calls)
-        for queue, indices in by_queue.items():
-            results = await self.backend().enqueue(queue, [prepared[index] for index in indices])
+            indices, tasks = by_queue.setdefault(call.options.queue, ([], []))
+            indices.append(index)
+            tasks.append(call.to_new_task())
+        handles: dict[int, TaskHandle[Any]] = {}
+        for queue, (indices, tasks) in by_queue.items():
+            results = await self.backend().enqueue(queue, tasks)
             for index, result in zip(indices, results, strict=True):
                 handles[index] = TaskHandle(self, queue, result.task_id, duplicate=result.duplicate)
-        return [handle for handle in handles if handle is not None]
+        return [handles[index] for index in range(len(calls))]
 
     def handle(self, queue: str, task_id: str) -> TaskHandle[Any]:
         """A handle on a task whose id was kept elsewhere."""
@@ -209,8 +208,12 @@ class Headrace:
         """This event loop's connection to Redis."""
         loop = asyncio.get_running_loop()
         if loop not in self._backends:
-            self._backends[loop] = RedisBackend(self.settings, self.tenant, self.declared_queues)
+            self._backends[loop] = self.new_redis_backend()
         return self._backends[loop]
+
+    def new_redis_backend(self) -> RedisBackend:
+        """A connection of the caller's own, to be closed by the caller."""
+        return RedisBackend(self.settings, self.tenant, self.declared_queues)
 
     def replace_backend(self, backend: Backend | None) -> None:
         """Send tasks elsewhere (see `headrace.testing`); None undoes it."""

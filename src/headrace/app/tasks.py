@@ -23,16 +23,16 @@ from headrace.model.errors import InvalidArguments, InvalidPayload
 from headrace.model.ids import new_task_id
 from headrace.model.outcomes import Fail, Retry
 from headrace.model.payload import encode
-from headrace.model.task import NewTask
+from headrace.model.task import NewTask, TaskMessage
 from headrace.model.trace import for_enqueue
 
 from .arguments import Signature
 from .context import TaskContext
+from .handle import TaskHandle
 from .options import EnqueueOptions, OptionArguments
 
 if TYPE_CHECKING:
     from .blocking import BlockingTask
-    from .handle import TaskHandle
     from .headrace import Headrace
 
 P = ParamSpec("P")
@@ -54,17 +54,16 @@ class TaskCall(msgspec.Struct, frozen=True):
     def to_new_task(self) -> NewTask:
         """With an id of its own and its arguments as JSON."""
         options = self.options
-        body = {"type": self.type, "args": self.args, "kwargs": self.kwargs}
-        body["traceparent"] = options.traceparent or for_enqueue()
+        message = TaskMessage(self.type, self.args, self.kwargs, options.traceparent or for_enqueue())
         return NewTask(
-            task_id=new_task_id(),
-            message=encode("payload", body),
-            level=options.priority,
-            capabilities=options.capabilities,
-            delay_s=options.delay_s,
-            max_retries=options.max_retries,
-            timeout_s=options.timeout_s,
-            idempotency_key=options.idempotency_key,
+            new_task_id(),
+            encode("payload", message),
+            options.priority,
+            options.capabilities,
+            options.delay_s,
+            options.max_retries,
+            options.timeout_s,
+            options.idempotency_key,
         )
 
 
@@ -81,12 +80,13 @@ class Enqueuer(Generic[P, T]):
         """The task, ready for `Headrace.enqueue_many`. Arguments that do not fit are refused here."""
         if self._signature is not None:
             self._signature.check_call(args, kwargs)
-        return TaskCall(self.type, self.enqueue_options, args, dict(kwargs))
+        return TaskCall(self.type, self.enqueue_options, args, kwargs)
 
     async def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> TaskHandle[T]:
         """Put the task into its queue. When this returns, the task is stored."""
-        (handle,) = await self._app.enqueue_many([self.call(*args, **kwargs)])
-        return handle
+        queue = self.enqueue_options.queue
+        (result,) = await self._app.backend().enqueue(queue, [self.call(*args, **kwargs).to_new_task()])
+        return TaskHandle(self._app, queue, result.task_id, duplicate=result.duplicate)
 
     def options(self, **changes: Unpack[OptionArguments]) -> Enqueuer[P, T]:
         """The same task with other options, for one or more calls."""

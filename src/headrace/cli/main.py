@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import sys
 from collections.abc import Callable
@@ -65,6 +66,7 @@ def worker(
             health_address=(health_host, health_port) if health_port else None,
         ).run()
 
+    _spare_the_collector()
     runner = asyncio.Runner(loop_factory=_loop_factory())
     runner.run(run())
     # A handler that ignored its cancellation may still run, in a thread or in the loop. Its task has been
@@ -72,6 +74,17 @@ def worker(
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(0)
+
+
+def _spare_the_collector() -> None:
+    """Let Python look for reference cycles less often: by default it takes a third of the time of a short task.
+
+    What has been imported stays to the end and is not looked through again. Tasks leave no cycles behind; those of
+    handlers wait a little longer, by some tens of thousands of objects.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 20)
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:

@@ -91,7 +91,7 @@ class QueueConfig(_Settings, frozen=True):
     worker_dead_after_s: float = 90.0
     max_crashes: int = 3
     """A task that has taken this many workers down with it is dead-lettered as poison."""
-    repair_limit: int = 200
+    repair_limit: int = 20
     """How many expired leases and due tasks one claim repairs at most."""
     idempotency_window_s: float = DAY_S
     result_retention_s: float = 3600.0

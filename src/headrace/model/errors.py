@@ -12,6 +12,7 @@
     │   └── UnknownLevel             the queue has no such priority level
     ├── BackendError                 Redis said no, or said nothing
     │   ├── BackendUnavailable       unreachable, loading, or without a primary
+    │   │   └── Unconfirmed          done on the primary, but too few replicas have it
     │   ├── PoolExhausted            every connection was busy for the whole pool wait
     │   ├── OutOfMemory              Redis has reached maxmemory and refuses new tasks
     │   └── UnsafeBackend            a server that could lose tasks; Headrace refuses to start on it
@@ -70,6 +71,10 @@ class BackendError(HeadraceError):
 
 class BackendUnavailable(BackendError):
     """Raised when Redis cannot be reached or cannot serve writes at the moment."""
+
+
+class Unconfirmed(BackendUnavailable):
+    """Raised when the primary has carried a call out, but too few replicas confirmed it: it may yet be lost."""
 
 
 class PoolExhausted(BackendError):

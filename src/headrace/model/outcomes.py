@@ -62,8 +62,11 @@ class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
     traceback: str = ""
 
 
-class Settlement(msgspec.Struct, frozen=True):
-    """One lease and how it ended. ``body`` is the result or the `Problem`, as JSON."""
+class Settlement(msgspec.Struct, frozen=True, array_like=True):
+    """One lease and how it ended. ``body`` is the result or the `Problem`, as JSON.
+
+    Written straight into the request of a settle: the order counts.
+    """
 
     task_id: str
     token: int

@@ -39,11 +39,21 @@ def decode(text: str | bytes) -> Any:
     return _decoder.decode(text)
 
 
+def size_of(text: str) -> int:
+    """The length in bytes, as UTF-8."""
+    return len(text) if text.isascii() else len(text.encode())
+
+
 def check_size(field: str, text: str, max_bytes: int) -> None:
     """Raise `InvalidPayload` when ``text`` is larger than ``max_bytes`` in UTF-8."""
-    size = len(text) if text.isascii() else len(text.encode())
+    size = size_of(text)
     if size > max_bytes:
-        raise InvalidPayload(field, f"is {size} bytes as JSON; at most {max_bytes} are allowed")
+        raise payload_too_large(field, size, max_bytes)
+
+
+def payload_too_large(field: str, size: int, max_bytes: int) -> InvalidPayload:
+    """The error for a text of ``size`` bytes where ``max_bytes`` are allowed."""
+    return InvalidPayload(field, f"is {size} bytes as JSON; at most {max_bytes} are allowed")
 
 
 def _check_values(path: str, value: Any, depth: int) -> None:
@@ -62,7 +72,9 @@ def _children(path: str, value: Any) -> list[tuple[str, Any]]:
         return [(f"{path}[{index}]", child) for index, child in enumerate(value)]
     if isinstance(value, (str, bytes, bytearray, int, float, bool, type(None))):
         return []
-    if isinstance(value, msgspec.Struct) or hasattr(value, "__dataclass_fields__") or hasattr(value, "__attrs_attrs__"):
+    if isinstance(value, msgspec.Struct):
+        return [(f"{path}.{name}", getattr(value, name)) for name in value.__struct_fields__]
+    if hasattr(value, "__dataclass_fields__") or hasattr(value, "__attrs_attrs__"):
         plain = msgspec.to_builtins(value, builtin_types=())
         # Only records can hide a float; other types (dates, UUIDs) become text.
         return [(f"{path}.{key}", child) for key, child in plain.items()] if isinstance(plain, dict) else []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -14,9 +15,10 @@ class TaskMessage(msgspec.Struct, frozen=True, omit_defaults=True):
     """The immutable part, stored as one JSON text. What the handler needs and nothing else."""
 
     type: str
-    args: list[Any] = []
+    args: Sequence[Any] = []
     kwargs: dict[str, Any] = {}
     traceparent: str = ""
+    """Empty for a task that begins a trace of its own, see `headrace.model.trace.of_task`."""
 
 
 class NewTask(msgspec.Struct, frozen=True):
@@ -34,8 +36,8 @@ class NewTask(msgspec.Struct, frozen=True):
     idempotency_key: str = ""
 
 
-class ClaimedTask(msgspec.Struct, frozen=True):
-    """A task that this worker now holds a lease on."""
+class ClaimedTask(msgspec.Struct, frozen=True, array_like=True):
+    """A task that this worker now holds a lease on. Read straight from a claim's answer: the order counts."""
 
     task_id: str
     message: str

@@ -1,8 +1,4 @@
-"""Whether a queue would take a task: the checks of ``enqueue.lua``, for callers that must know beforehand.
-
-A bulk enqueue goes to Redis in several calls. To write either everything or nothing of a bad batch, it is
-checked here as a whole first; the script's own checks stay the authority.
-"""
+"""Whether a queue would take a task: the checks of ``enqueue.lua`` in Python, and the errors of both."""
 
 from __future__ import annotations
 

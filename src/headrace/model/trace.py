@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextvars
 import os
 import re
+import sys
 
 from .errors import InvalidInput
 
@@ -20,11 +21,6 @@ def check_traceparent(field: str, value: object) -> str:
     return value
 
 
-def new_traceparent() -> str:
-    """A fresh root."""
-    return f"00-{os.urandom(16).hex()}-{os.urandom(8).hex()}-01"
-
-
 def child_of(traceparent: str) -> str:
     """The same trace, a new span."""
     version, trace_id, _, flags = traceparent.split("-")
@@ -37,9 +33,17 @@ def trace_id_of(traceparent: str) -> str:
 
 
 def for_enqueue() -> str:
-    """The context a new task should carry: a child of the current one, or a new root."""
+    """The context a new task should carry: a child of the current one; empty when it begins a trace of its own."""
     current = _current.get() or _from_opentelemetry()
-    return child_of(current) if current else new_traceparent()
+    return child_of(current) if current else ""
+
+
+def of_task(task_id: str, carried: str) -> str:
+    """The context of a task: the one it carries, or the trace that it begins, whose id is the task's own."""
+    if carried:
+        return carried
+    digits = task_id.replace("-", "")
+    return f"00-{digits}-{digits[16:]}-01"
 
 
 def enter(traceparent: str) -> contextvars.Token[str]:
@@ -59,8 +63,6 @@ def current_traceparent() -> str:
 
 def _from_opentelemetry() -> str:
     """The active OpenTelemetry span, if the program uses OpenTelemetry. Never imports it by itself."""
-    import sys
-
     api = sys.modules.get("opentelemetry.trace")
     if api is None:
         return ""

@@ -17,9 +17,9 @@ from redis.asyncio.cluster import ClusterNode, RedisCluster
 from redis.asyncio.connection import Connection as TcpConnection
 from redis.asyncio.connection import SSLConnection, UnixDomainSocketConnection
 from redis.asyncio.retry import Retry
-from redis.asyncio.sentinel import Sentinel
 from redis.backoff import NoBackoff
 
+from .sentinels import Sentinels
 from .settings import RedisSettings
 
 Client: TypeAlias = Redis | RedisCluster
@@ -77,7 +77,7 @@ def place_options(settings: RedisSettings, node: tuple[str, int] | None = None) 
     return {"connection_class": SSLConnection if settings.tls else TcpConnection, "host": host, "port": port}
 
 
-def sentinel_client(settings: RedisSettings) -> Sentinel:
+def sentinel_client(settings: RedisSettings) -> Sentinels:
     """The client that asks the sentinels who the primary is; they have a login of their own."""
     options: dict[str, Any] = {
         "username": settings.sentinel_username,
@@ -90,7 +90,7 @@ def sentinel_client(settings: RedisSettings) -> Sentinel:
         "ssl": settings.tls,
     }
     options |= _tls_options(settings)
-    return Sentinel(list(settings.hosts), sentinel_kwargs=options)  # type: ignore[no-untyped-call]
+    return Sentinels(list(settings.hosts), sentinel_kwargs=options)  # type: ignore[no-untyped-call]
 
 
 def cluster_client(settings: RedisSettings, connections_per_node: int, timeout_s: float | None) -> RedisCluster:

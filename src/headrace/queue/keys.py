@@ -7,24 +7,30 @@ lives in one slot, so every transition is one script on one node. Names are chec
 =====================  ======  ==========================================================================
 key                    type    holds
 =====================  ======  ==========================================================================
-config                 hash    the configuration (packed for scripts, JSON for people), pause flag
-ready:LEVEL:CAPSET     zset    waiting ids; score = the moment from which they wait, in µs
+config                 hash    the configuration (setting by setting for scripts, JSON for people), pause flag
+ready:LEVEL:LINE       zset    waiting ids; score = the moment from which they wait, in µs
 delayed                zset    scheduled and retrying ids; score = when they are due
 leases                 zset    executing ids; score = when the lease ends, never past the attempt's timeout
 dead                   zset    dead-lettered ids; score = when
 finished               zset    completed, failed, cancelled ids; score = when their retention ends
-task:ID                hash    the immutable message as one JSON field, the state in fields of its own
+task:ID                hash    msg (JSON) and spec (level, max_retries, timeout_us, created_us, capability set),
+                               which never change; the state in fields of its own
 idempotency:KEY        string  task id; expires with the window
-sent:DIGEST            string  an enqueue call made lately, where finished tasks do not stay; expires
+sent:CALL              string  an enqueue call made lately, where finished tasks do not stay; expires
 workers, dead_workers  zset    worker ids; score = last heartbeat, or when it was declared dead
 worker:ID              hash    state, load, capacity, capabilities, idle since, …
 stats                  hash    counters, last_enqueue and last_dequeue per level
-capsets                set     the capability sets in use
-wake:CAPSET            list    tokens that idle workers block on; wake-worker:ID is one worker's own
+capsets                set     the lines in use
+wake:LINE              list    tokens that idle workers block on; wake-worker:ID is one worker's own
 throughput:SLOT        hash    completed and failed in ten seconds; expires
 latencies              list    the last thousand "wait:run" times, in µs
 events                 stream  every transition, capped; one entry per script call
+confirmed              string  nothing; written by calls that wait for replicas; expires
 =====================  ======  ==========================================================================
+
+LINE is a capability set, sorted and joined by commas; with a ``!`` behind it, it is the line of those tasks of
+the set that one more crash would set aside as poison. A task that waits for its first claim has no ``state`` yet:
+it is queued.
 
 Channels: ``…:cancel`` tells workers which running task to stop; ``hr:inbox:…`` tells one client which of
 the tasks it waits for have ended.
@@ -38,18 +44,20 @@ from headrace.model.names import check_name
 
 FIXED = (
     "config",
+    "workers",
+    "stats",
+    "capsets",
+    "events",
     "delayed",
     "leases",
     "dead",
     "finished",
-    "workers",
     "dead_workers",
-    "stats",
-    "capsets",
-    "events",
     "latencies",
 )
 """In the order in which ``lua/lib/base.lua`` expects them as KEYS."""
+NEEDED_BY_ENQUEUE = 6
+"""The first of them are all that an enqueue touches."""
 
 
 class QueueKeys:
@@ -99,6 +107,12 @@ class QueueKeys:
 def queue_names_key(tenant: str) -> str:
     """The set of a tenant's queue names."""
     return f"hr:{{{check_name('tenant', tenant)}}}:queues"
+
+
+def confirmation_key(key_of_queue: bytes) -> bytes:
+    """The key that is written to have an offset to wait for, beside another key of the same queue."""
+    prefix, _, _ = key_of_queue.partition(b"}:")
+    return prefix + b"}:confirmed"
 
 
 def new_inbox_channel() -> str:

@@ -31,7 +31,9 @@ _ASKING: Final = pack("ASKING")
 class Lane(Protocol):
     """What a ``Connection`` needs of the way to its servers."""
 
-    async def exchange(self, payloads: Sequence[bytes], answers: list[Any], route: Route) -> None: ...
+    async def exchange(
+        self, payloads: Sequence[bytes], answers: list[Any], route: Route, *, together: bool = False
+    ) -> None: ...
     async def rediscover(self) -> None: ...
     async def ask_primaries(self, payloads: Sequence[bytes]) -> Mapping[str, list[Any]]: ...
     async def warm_up(self, connections: int) -> None: ...
@@ -40,12 +42,14 @@ class Lane(Protocol):
 class PoolLane:
     """One primary, found by its address or through Sentinel."""
 
-    def __init__(self, pool: BoundedPool, settings: RedisSettings) -> None:
+    def __init__(self, pool: BoundedPool, settings: RedisSettings, timeout_s: float) -> None:
         self._pool = pool
         self._settings = settings
-        self._timeout_s = settings.command_timeout_s
+        self._timeout_s = timeout_s
 
-    async def exchange(self, payloads: Sequence[bytes], answers: list[Any], route: Route) -> None:
+    async def exchange(
+        self, payloads: Sequence[bytes], answers: list[Any], route: Route, *, together: bool = False
+    ) -> None:
         connection = await self._pool.get_connection()
         try:
             await _converse(connection, payloads, answers, self._timeout_s)
@@ -54,8 +58,8 @@ class PoolLane:
 
     async def rediscover(self) -> None:
         # A name that now leads to another server is only looked up by a new connection, and Sentinel is
-        # only asked by one. Connections in use meet the same error and come back here.
-        await self._pool.disconnect(inuse_connections=False)
+        # only asked by one.
+        await self._pool.leave()
 
     async def ask_primaries(self, payloads: Sequence[bytes]) -> Mapping[str, list[Any]]:
         answers: list[Any] = []
@@ -81,19 +85,25 @@ class ClusterLane:
     it does not wait for a free connection.
     """
 
-    def __init__(self, client: RedisCluster, settings: RedisSettings) -> None:
+    def __init__(self, client: RedisCluster, settings: RedisSettings, timeout_s: float) -> None:
         self._client = client
         self._settings = settings
+        self._timeout_s = timeout_s
         self._seats: dict[str, asyncio.Semaphore] = {}
         self._map_is_stale = True
         self._failed_node: str | None = None
 
-    async def exchange(self, payloads: Sequence[bytes], answers: list[Any], route: Route) -> None:
+    async def exchange(
+        self, payloads: Sequence[bytes], answers: list[Any], route: Route, *, together: bool = False
+    ) -> None:
         await self._refresh_map()
         await self._ask(await self._node_for(route), payloads, answers)
         for position, answer in enumerate(answers):
             if isinstance(answer, AskError):  # MOVED as well
-                answers[position] = await self._follow(answer, payloads[position])
+                if together:
+                    answers[:] = await self._follow(answer, payloads)
+                    break
+                (answers[position],) = await self._follow(answer, payloads[position : position + 1])
 
     async def rediscover(self) -> None:
         self._map_is_stale = True
@@ -124,21 +134,24 @@ class ClusterLane:
         node = None if key is None else self._client.get_node_from_key(key)
         return node or self._client.get_random_primary_node()
 
-    async def _follow(self, redirect: AskError, payload: bytes) -> Any:
-        """Go after one command that belongs to another node; gives up with the last redirect as the answer."""
-        answer: Any = redirect
+    async def _follow(self, redirect: AskError, payloads: Sequence[bytes]) -> list[Any]:
+        """Go after commands that belong to another node; gives up with the last redirect among the answers."""
+        answers: list[Any] = []
         for _ in range(_MAX_REDIRECTS):
-            if not isinstance(answer, AskError):
-                break
-            if isinstance(answer, MovedError):
-                await self._client.nodes_manager.move_slot(answer)
-                sent = [payload]
+            answers = []
+            if isinstance(redirect, MovedError):
+                await self._client.nodes_manager.move_slot(redirect)
+                await self._ask(self._node(redirect.host, redirect.port), payloads, answers)
             else:
-                sent = [_ASKING, payload]  # on one connection: ASKING is good for the next command only
-            answers: list[Any] = []
-            await self._ask(self._node(answer.host, answer.port), sent, answers)
-            answer = answers[-1]
-        return answer
+                # On one connection: ASKING is good for the next command only.
+                asked = [word for payload in payloads for word in (_ASKING, payload)]
+                await self._ask(self._node(redirect.host, redirect.port), asked, answers)
+                answers = answers[1::2]
+            further = next((answer for answer in answers if isinstance(answer, AskError)), None)
+            if further is None:
+                break
+            redirect = further
+        return answers
 
     def _node(self, host: str, port: int) -> ClusterNode:
         manager = self._client.nodes_manager
@@ -158,7 +171,7 @@ class ClusterLane:
                 await node.disconnect_if_needed(connection)
                 if connection.is_connected and await connection.can_read():
                     await connection.disconnect(nowait=True)  # the server hung up while it lay idle
-                await _converse(connection, payloads, answers, self._settings.command_timeout_s)
+                await _converse(connection, payloads, answers, self._timeout_s)
             finally:
                 node.release(connection)
         except (RedisConnectionError, RedisTimeoutError):

@@ -7,6 +7,7 @@ a place: an address, or the primary that Sentinel names. What is said over a con
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable
 from typing import Any, Final
 
 from redis.asyncio.connection import AbstractConnection, ConnectionPool
@@ -38,8 +39,10 @@ class BoundedPool(ConnectionPool):
         connection: AbstractConnection = self.get_available_connection()  # type: ignore[no-untyped-call]
         try:
             # Connected and quiet is the usual case, and all that the driver's own check would find out.
+            if connection.should_reconnect():  # type: ignore[no-untyped-call]
+                await connection.disconnect(nowait=True)
             if not connection.is_connected or await connection.can_read():
-                await self.ensure_connection(connection)
+                await _uncancelled(self.ensure_connection(connection))
         except BaseException:
             await self.release(connection)
             raise
@@ -50,6 +53,12 @@ class BoundedPool(ConnectionPool):
         self._in_use_connections.remove(connection)
         self._available_connections.append(connection)
         self._seats.release()
+
+    async def leave(self) -> None:
+        """Open every connection anew before its next use; what is under way is brought to its end."""
+        for connection in self._in_use_connections:
+            connection.mark_for_reconnect()  # type: ignore[no-untyped-call]
+        await self.disconnect(inuse_connections=False)
 
     async def disconnect(self, inuse_connections: bool = True) -> None:
         if inuse_connections:
@@ -63,6 +72,15 @@ class BoundedPool(ConnectionPool):
 
 class BoundedSentinelPool(BoundedPool, SentinelConnectionPool):
     """The same for the primary that Sentinel names."""
+
+
+async def _uncancelled(connecting: Awaitable[None]) -> None:
+    """Before Python 3.12 ``asyncio.wait_for``, which the driver logs in with, may forget that it was cancelled."""
+    task = asyncio.current_task()
+    asked_before = task.cancelling() if task is not None else 0
+    await connecting
+    if task is not None and task.cancelling() > asked_before:
+        raise asyncio.CancelledError
 
 
 async def take_seat(seats: asyncio.Semaphore, size: int, wait_s: float) -> None:

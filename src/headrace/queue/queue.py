@@ -8,20 +8,18 @@ ids, claim by its number, settle by its fencing token.
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
-from typing import Any, Literal
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, TypeVar
 
 import msgspec
 
 from headrace.model.config import QueueConfig, stored_config
-from headrace.model.errors import ConfigConflict, InvalidInput, InvalidPayload, UnknownQueue
+from headrace.model.errors import ConfigConflict, InvalidInput, UnknownQueue
 from headrace.model.names import check_name
 from headrace.model.outcomes import Settlement, SettleStatus
-from headrace.model.payload import DEFAULT_MAX_BYTES
+from headrace.model.payload import payload_too_large, size_of
 from headrace.model.task import NewTask
 from headrace.model.task_rules import (
-    MAX_CAPABILITY_SETS,
-    check_new_tasks,
     delay_too_long,
     field_of,
     too_many_capability_sets,
@@ -29,13 +27,20 @@ from headrace.model.task_rules import (
 )
 
 from . import wire
-from .keys import QueueKeys, queue_names_key
+from .keys import NEEDED_BY_ENQUEUE, QueueKeys, queue_names_key
 from .scripts import script
 from .transport import ScriptCall, Transport
 
-MAX_TASKS_PER_CALL = 1000
-MAX_BYTES_PER_CALL = 4 << 20
-"""Bounds of one enqueue script, so that a bulk enqueue never holds Redis up for long."""
+MAX_TASKS_PER_CALL = 200
+MAX_BYTES_PER_CALL = 1 << 20
+"""Bounds of one script: nobody else is served while it runs, so it should be over within two milliseconds."""
+MAX_RECLAIMS_PER_CALL = 50
+"""The same for expired leases. What becomes of such a task takes several times as long as any other change."""
+CALLS_PER_ROUND_TRIP = 5
+"""Scripts of a bulk enqueue that are sent together; Redis may serve others in between."""
+
+
+T = TypeVar("T")
 
 
 class EnqueueResult(msgspec.Struct, frozen=True):
@@ -73,7 +78,6 @@ class Queue:
             {
                 "config": wire.script_config(config),
                 "json": msgspec.json.encode(config).decode(),
-                "levels": config.level_names(),
                 "owner": owner,
                 "generation": generation,
                 "format": wire.CONFIG_FORMAT,
@@ -104,33 +108,55 @@ class Queue:
 
     async def enqueue(self, tasks: Sequence[NewTask]) -> list[EnqueueResult]:
         """Store ``tasks``: all of them, or none when one is not acceptable."""
-        chunks = _chunked(tasks)
-        if len(chunks) > 1 or any(len(task.message) > DEFAULT_MAX_BYTES for task in tasks):
-            # Checked as a whole before the first call: a bad task must not leave half a batch behind.
-            check_new_tasks(await self.config(), tasks)
-            await self._check_capability_sets(tasks)
+        if not tasks:
+            return []
+        batch = wire.enqueue_batch(tasks)
         results: list[EnqueueResult] = []
-        for chunk in chunks:
-            reply = await self._run("enqueue", {"tasks": [wire.new_task_row(task) for task in chunk]})
-            if reply[0] != "ok":
-                raise await self._refusal(reply, len(results), len(tasks))
-            existing = dict(reply[2])
-            for index, task in enumerate(chunk):
-                known = existing.get(index)
-                results.append(EnqueueResult(known, duplicate=True) if known else EnqueueResult(task.task_id))
+        for flight in _chunks(_chunks_of_new(tasks), CALLS_PER_ROUND_TRIP):
+            calls = [self._call("enqueue", wire.enqueue_request(batch, chunk)) for chunk in flight]
+            for chunk, packed in zip(flight, await self._transport.run(*calls), strict=True):
+                reply = self.opened(packed)
+                if reply[0] != "ok":
+                    raise await self._refusal(reply, tasks)
+                stored = [EnqueueResult(task.task_id) for task in chunk]
+                for index, known in reply[2]:
+                    stored[index] = EnqueueResult(known, duplicate=True)
+                results += stored
         return results
 
     async def claim(
-        self, worker: str, want: int, *, number: int, lane: int = 0, repair_limit: int = 200
+        self, worker: str, want: int, *, number: int, lane: int = 0, repair_limit: int = 20
     ) -> wire.ClaimReply:
         """Lease up to ``want`` tasks to ``worker``. ``number`` must rise with each new claim of a worker's lane."""
-        (reply,) = await self._transport.run(self._claim_call(worker, want, number, lane, repair_limit))
-        return wire.claim_reply(self.opened(reply))
+        call = self.claim_call(worker, want, number=number, lane=lane, repair_limit=repair_limit)
+        (reply,) = await self._transport.run(call)
+        return self.claimed(reply)
+
+    def claim_call(self, worker: str, want: int, *, number: int, lane: int = 0, repair_limit: int = 20) -> ScriptCall:
+        """A claim that somebody else sends; `claimed` reads its answer."""
+        # One random number per task for weighted selection: the script's own generator repeats itself.
+        request = {
+            "worker": worker,
+            "lane": lane,
+            "want": want,
+            "number": number,
+            "randoms": [random.random() for _ in range(want)],
+            "random": random.random(),
+            "repair_limit": repair_limit,
+        }
+        return self._call("claim", request)
+
+    def claimed(self, answer: bytes) -> wire.ClaimReply:
+        """The answer to a claim."""
+        claimed = wire.claim_reply(answer)
+        if claimed.status == "unknown_queue":
+            raise self._unknown()
+        return claimed
 
     async def settle(self, settlements: Sequence[Settlement]) -> list[SettleStatus]:
         """End leases. The answer says for each whether it was still held."""
         (reply,) = await self._transport.run(self._settle_call(settlements))
-        return [SettleStatus(status) for status in self.opened(reply)[1]]
+        return wire.settle_statuses(self.opened(reply), len(settlements))
 
     async def settle_and_claim(
         self,
@@ -140,14 +166,14 @@ class Queue:
         *,
         number: int,
         lane: int = 0,
-        repair_limit: int = 200,
+        repair_limit: int = 20,
     ) -> tuple[list[SettleStatus], wire.ClaimReply]:
         """Both in one round trip: what a busy worker does all day."""
         settled, claimed = await self._transport.run(
-            self._settle_call(settlements), self._claim_call(worker, want, number, lane, repair_limit)
+            self._settle_call(settlements),
+            self.claim_call(worker, want, number=number, lane=lane, repair_limit=repair_limit),
         )
-        statuses = [SettleStatus(status) for status in self.opened(settled)[1]]
-        return statuses, wire.claim_reply(self.opened(claimed))
+        return wire.settle_statuses(self.opened(settled), len(settlements)), self.claimed(claimed)
 
     async def heartbeat(
         self,
@@ -164,18 +190,22 @@ class Queue:
         """Register or stay registered, and renew the leases in ``held`` (task id and token)."""
         check_name("worker", worker)
         info = ["capacity", capacity, "caps", capabilities, "version", version, "host", host]
-        reply = await self._run(
-            "heartbeat", {"worker": worker, "status": status, "info": info, "held": held, "progress": progress}
-        )
-        return HeartbeatReply(draining=reply[2], lost=reply[3], cancelled=reply[4])
+        request = {"worker": worker, "status": status, "info": info}
+        draining, lost, cancelled = False, [], []
+        for some_held in _chunks(held, MAX_TASKS_PER_CALL) or [()]:
+            reply = await self._run("heartbeat", {**request, "held": some_held, "progress": progress})
+            draining, progress = reply[2], ()
+            lost += reply[3]
+            cancelled += reply[4]
+        return HeartbeatReply(draining=draining, lost=lost, cancelled=cancelled)
 
     # ── repair ───────────────────────────────────────────────────────────────────────────────────────
 
-    async def forward(self, limit: int = 1000) -> int:
+    async def forward(self, limit: int = MAX_TASKS_PER_CALL) -> int:
         """Make due delayed tasks ready; returns how many."""
         return int((await self._run("forward", {"limit": limit}))[1])
 
-    async def reclaim(self, limit: int = 1000) -> tuple[int, list[str]]:
+    async def reclaim(self, limit: int = MAX_RECLAIMS_PER_CALL) -> tuple[int, list[str]]:
         """Take back expired leases; returns how many, and the workers found dead."""
         reply = await self._run("reclaim", {"limit": limit, "random": random.random()})
         return reply[1], reply[2]
@@ -185,7 +215,7 @@ class Queue:
         reply = await self._run("promote", {"force": force})
         return {(source, target): moved for source, target, moved in reply[1]}
 
-    async def purge(self, limit: int = 1000) -> tuple[int, int, int]:
+    async def purge(self, limit: int = MAX_TASKS_PER_CALL) -> tuple[int, int, int]:
         """Delete what outlived its retention; returns finished tasks, dead letters, worker records."""
         _, finished, dead, workers = await self._run("purge", {"limit": limit})
         return finished, dead, workers
@@ -194,24 +224,42 @@ class Queue:
 
     async def cancel(self, task_ids: Sequence[str]) -> list[str]:
         """Cancel tasks; the answers are cancelled, cancelling, not_found, or the state that came first."""
-        return list((await self._run("cancel", {"ids": task_ids}))[1])
+        answers: list[str] = []
+        for some_ids in _chunks(task_ids, MAX_TASKS_PER_CALL):
+            answers += (await self._run("cancel", {"ids": some_ids}))[1]
+        return answers
 
     async def replay(
         self, task_ids: Sequence[str] = (), *, limit: int = 100
     ) -> tuple[list[str], list[tuple[str, str]]]:
         """Requeue dead letters: those named, or the oldest. Returns those replayed, and (id, state) of the others."""
-        _, replayed, refused = await self._run("replay", {"ids": task_ids, "limit": limit})
-        return replayed, [(task_id, state) for task_id, state in refused]
+        replayed: list[str] = []
+        refused: list[tuple[str, str]] = []
+        for some_ids in _chunks(task_ids, MAX_TASKS_PER_CALL):
+            _, done, not_dead = await self._run("replay", {"ids": some_ids, "limit": 0})
+            replayed += done
+            refused += [(task_id, state) for task_id, state in not_dead]
+        while not task_ids and len(replayed) < limit:
+            batch = min(limit - len(replayed), MAX_TASKS_PER_CALL)
+            done = (await self._run("replay", {"ids": [], "limit": batch}))[1]
+            replayed += done
+            if len(done) < batch:
+                break
+        return replayed, refused
 
     async def drain(self, workers: Sequence[str], *, idle_s: float = 0.0, force: bool = False) -> list[str]:
         """Stop workers from claiming if they are idle (or in any case); answers draining, busy, …"""
-        request = {"workers": workers, "action": "drain", "idle_us": wire.to_us(idle_s), "force": force}
-        return list((await self._run("drain", request))[1])
+        return await self._steer(workers, {"action": "drain", "idle_us": wire.to_us(idle_s), "force": force})
 
     async def undrain(self, workers: Sequence[str]) -> list[str]:
         """Let workers claim again."""
-        request = {"workers": workers, "action": "undrain", "idle_us": 0, "force": False}
-        return list((await self._run("drain", request))[1])
+        return await self._steer(workers, {"action": "undrain", "idle_us": 0, "force": False})
+
+    async def _steer(self, workers: Sequence[str], request: dict[str, Any]) -> list[str]:
+        answers: list[str] = []
+        for some_workers in _chunks(workers, MAX_TASKS_PER_CALL):
+            answers += (await self._run("drain", {**request, "workers": some_workers}))[1]
+        return answers
 
     async def pause(self) -> None:
         """Hand out nothing until `resume`. Tasks that run go on; enqueue works."""
@@ -224,24 +272,11 @@ class Queue:
     # ── inside ───────────────────────────────────────────────────────────────────────────────────────
 
     def _call(self, name: str, request: Any) -> ScriptCall:
-        return ScriptCall(script(name), self.keys.fixed, (wire.pack(request),))
+        keys = self.keys.fixed[:NEEDED_BY_ENQUEUE] if name == "enqueue" else self.keys.fixed
+        return ScriptCall(script(name), keys, (wire.pack(request),))
 
     def _settle_call(self, settlements: Sequence[Settlement]) -> ScriptCall:
-        rows = [wire.settlement_row(settlement) for settlement in settlements]
-        return self._call("settle", {"random": random.random(), "rows": rows})
-
-    def _claim_call(self, worker: str, want: int, number: int, lane: int, repair_limit: int) -> ScriptCall:
-        # One random number per task for weighted selection: the script's own generator repeats itself.
-        request = {
-            "worker": worker,
-            "lane": lane,
-            "want": want,
-            "number": number,
-            "randoms": [random.random() for _ in range(want)],
-            "random": random.random(),
-            "repair_limit": repair_limit,
-        }
-        return self._call("claim", request)
+        return self._call("settle", {"random": random.random(), "rows": settlements})
 
     async def _run(self, name: str, request: Any) -> list[Any]:
         (reply,) = await self._transport.run(self._call(name, request))
@@ -261,29 +296,31 @@ class Queue:
             f"declare it with Headrace(..., queues=[QueueConfig({self.name!r})])",
         )
 
-    async def _check_capability_sets(self, tasks: Sequence[NewTask]) -> None:
-        known = {name.decode() for name in await self._transport.execute("SMEMBERS", self.keys.capsets)}
-        for index, task in enumerate(tasks):
-            known.add(task.capabilities)
-            if len(known) > MAX_CAPABILITY_SETS:
-                raise too_many_capability_sets(index, len(tasks))
-
-    async def _refusal(self, reply: list[Any], before: int, total: int) -> InvalidInput:
-        problem, index, *details = reply
-        index += before
+    async def _refusal(self, reply: list[Any], tasks: Sequence[NewTask]) -> InvalidInput:
+        """The error for a batch that was refused; it names the first task that is to blame."""
+        problem, detail = reply
         if problem == "unknown_level":
-            return unknown_level(field_of("priority", index, total), await self.config(), details[0])
+            index = _first(tasks, lambda task: task.level == detail)
+            return unknown_level(field_of("priority", index, len(tasks)), await self.config(), detail)
         if problem == "too_late":
-            return delay_too_long(field_of("delay_s", index, total), wire.to_s(details[0]))
+            index = _first(tasks, lambda task: wire.to_us(task.delay_s) > detail)
+            return delay_too_long(field_of("delay_s", index, len(tasks)), wire.to_s(detail))
         if problem == "too_many_capability_sets":
-            return too_many_capability_sets(index, total)
-        size, limit = details
-        return InvalidPayload(
-            field_of("payload", index, total), f"is {size} bytes as JSON; at most {limit} are allowed"
-        )
+            index = _first(tasks, lambda task: task.capabilities == detail)
+            return too_many_capability_sets(index, len(tasks))
+        index = _first(tasks, lambda task: size_of(task.message) > detail)
+        return payload_too_large(field_of("payload", index, len(tasks)), size_of(tasks[index].message), detail)
 
 
-def _chunked(tasks: Sequence[NewTask]) -> list[Sequence[NewTask]]:
+def _first(tasks: Sequence[NewTask], is_meant: Callable[[NewTask], bool]) -> int:
+    return next(index for index, task in enumerate(tasks) if is_meant(task))
+
+
+def _chunks(values: Sequence[T], size: int) -> list[Sequence[T]]:
+    return [values[start : start + size] for start in range(0, len(values), size)]
+
+
+def _chunks_of_new(tasks: Sequence[NewTask]) -> list[Sequence[NewTask]]:
     chunks: list[Sequence[NewTask]] = []
     start = size = 0
     for index, task in enumerate(tasks):

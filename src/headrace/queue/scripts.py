@@ -13,7 +13,7 @@ from importlib import resources
 
 from .transport import Script
 
-_INCLUDE = re.compile(r"^--@include (\w+)$", re.MULTILINE)
+_INCLUDE = re.compile(r"^ *--@include (\w+)$", re.MULTILINE)
 
 
 @functools.cache

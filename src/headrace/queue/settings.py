@@ -10,7 +10,7 @@ The forms::
     rediss+sentinel://…, rediss+cluster://…                 the same, over TLS
 
 User and password are percent-encoded, IPv6 addresses stand in brackets, and the query carries the rest, for
-example ``?pool_size=50&tls_ca_file=/etc/tls/ca.pem&sentinel_password=…``.
+example ``?pool_size=50&tls_ca_file=/etc/tls/ca.pem&sentinel_password=…`` or ``?confirm_replicas=1``.
 """
 
 from __future__ import annotations
@@ -64,6 +64,9 @@ class RedisSettings(msgspec.Struct, frozen=True, kw_only=True):
     pool_wait_s: float = 4.0
     connect_timeout_s: float = 4.0
     command_timeout_s: float = 10.0
+    confirm_replicas: int = 0
+    """How many replicas must have a task (or its outcome) before the call returns; 0: the primary is enough."""
+    confirm_timeout_s: float = 1.0
 
     def __post_init__(self) -> None:
         """Settings that contradict themselves are refused here, whether they came from a URL or from code."""
@@ -83,10 +86,18 @@ class RedisSettings(msgspec.Struct, frozen=True, kw_only=True):
             raise InvalidConfig(missing, "a client certificate needs both tls_cert_file and tls_key_file")
         if self.pool_size < 1:
             raise InvalidConfig("pool_size", f"must be at least 1, not {self.pool_size}")
-        for option in ("pool_wait_s", "connect_timeout_s", "command_timeout_s"):
+        if self.confirm_replicas < 0:
+            raise InvalidConfig("confirm_replicas", f"must be 0 or more, not {self.confirm_replicas}")
+        for option in ("pool_wait_s", "connect_timeout_s", "command_timeout_s", "confirm_timeout_s"):
             value_s = getattr(self, option)
             if not (value_s > 0 and math.isfinite(value_s)):
                 raise InvalidConfig(option, f"must be a number of seconds above 0, not {value_s:g}")
+        if self.confirm_replicas and self.confirm_timeout_s >= self.command_timeout_s:
+            # The connection would be given up before the server has answered how many replicas there are.
+            raise InvalidConfig(
+                "confirm_timeout_s",
+                f"must be below command_timeout_s ({self.command_timeout_s:g}), not {self.confirm_timeout_s:g}",
+            )
 
     @classmethod
     def from_url(cls, url: str) -> RedisSettings:
@@ -248,4 +259,6 @@ _OPTIONS: Final[dict[str, Callable[[str, str], Any]]] = {
     "pool_wait_s": _seconds,
     "connect_timeout_s": _seconds,
     "command_timeout_s": _seconds,
+    "confirm_replicas": _whole_number,
+    "confirm_timeout_s": _seconds,
 }

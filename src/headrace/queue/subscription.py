@@ -7,9 +7,9 @@ import random
 from collections.abc import AsyncIterator
 
 import structlog
-from redis.exceptions import RedisError
 
 from .connection import Connection
+from .driver_errors import DRIVER_ERRORS
 
 _PING_EVERY_S = 15.0
 _LONGEST_PAUSE_S = 5.0
@@ -44,7 +44,7 @@ class Subscription:
                         await pubsub.ping()  # finds out about a peer that is gone without a word
                     elif message["type"] == "message":
                         yield message["data"].decode()
-            except (TimeoutError, RedisError, OSError) as error:
+            except DRIVER_ERRORS as error:
                 _log.warning("subscription interrupted", channels=self._channels, error=str(error))
                 await asyncio.sleep(random.uniform(0, pause_s))
                 pause_s = min(pause_s * 2, _LONGEST_PAUSE_S)

@@ -14,22 +14,20 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import structlog
-from redis.exceptions import AskError, ClusterError, NoScriptError, ReadOnlyError, ResponseError
+from redis.exceptions import NoScriptError, ResponseError
 
 from headrace.model.errors import BackendError, HeadraceError
 
+from .confirmation import Confirmation
 from .connection import Connection
 from .driver import Word, pack
-from .driver_errors import DRIVER_ERRORS, as_backend_error, is_transient
+from .driver_errors import DRIVER_ERRORS, as_backend_error, is_transient, is_wrong_server
 from .lanes import Route
 
 PATIENCE_S: Final = 5.0
 _FIRST_PAUSE_S: Final = 0.02
 _LONGEST_PAUSE_S: Final = 1.0
 
-# Replies that say that somebody else is the primary now. So does NOREPLICAS, for which the driver has no
-# class: its replicas leave a primary that was deposed before it knows itself.
-_WRONG_SERVER: Final = (ReadOnlyError, AskError, ClusterError)
 _UNANSWERED: Final = object()
 
 _log = structlog.get_logger(__name__)
@@ -58,6 +56,7 @@ class Transport:
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
+        self._confirmation = Confirmation(connection.settings)
         self._in_trouble = False
 
     async def run(self, *calls: ScriptCall, patience_s: float = PATIENCE_S) -> list[Any]:
@@ -69,8 +68,10 @@ class Transport:
         """
         if not calls:
             return []
-        payloads = [_pack_evalsha(call) for call in calls]
+        payloads = [pack_evalsha(call) for call in calls]
         keys = calls[0].keys
+        if keys and self._confirmation.is_due([call.script.name for call in calls]):
+            return await self._deliver_confirmed(payloads, calls, keys[0], patience_s)
         return await self._deliver(payloads, calls, keys[0] if keys else None, patience_s)
 
     async def execute(self, *command: Word, patience_s: float = PATIENCE_S) -> Any:
@@ -123,9 +124,44 @@ class Transport:
                 raise self._in_own_terms(error)
         return replies
 
-    async def _attempt(self, payloads: Sequence[bytes], answers: list[Any], route: Route) -> Exception | None:
+    async def _deliver_confirmed(
+        self, payloads: list[bytes], calls: Sequence[ScriptCall], key: bytes, patience_s: float
+    ) -> list[Any]:
+        """Like ``_deliver``, for calls whose replies count only when enough replicas have what they did.
+
+        Calls and confirmation go and come back together: when anything is missing all of it is sent again,
+        for what one primary did and another one's replicas confirmed proves nothing.
+        """
+        deadline_s = asyncio.get_running_loop().time() + patience_s
+        behind = self._confirmation.payloads(key)
+        unknown_scripts: set[int] = set()
+        longest_pause_s = _FIRST_PAUSE_S
+        while True:
+            replies: list[Any] = []
+            trouble = await self._attempt([*payloads, *behind], replies, key, together=True)
+            errors = [reply for reply in replies if isinstance(reply, ResponseError)]
+            unknown = {n for n, reply in enumerate(replies) if isinstance(reply, NoScriptError)} - unknown_scripts
+            if trouble is None and unknown:
+                for position in unknown:
+                    payloads[position] = _pack_eval(calls[position])
+                unknown_scripts |= unknown
+                continue
+            if trouble is None:
+                trouble = next(filter(self._will_pass, errors), errors[0] if errors else None)
+            if trouble is None:
+                trouble = self._confirmation.shortfall(replies[len(calls) :])
+            if trouble is None:
+                self._note_recovery()
+                return replies[: len(calls)]
+            if not await self._may_try_again(trouble, longest_pause_s, deadline_s):
+                raise self._in_own_terms(trouble)
+            longest_pause_s = min(longest_pause_s * 2, _LONGEST_PAUSE_S)
+
+    async def _attempt(
+        self, payloads: Sequence[bytes], answers: list[Any], route: Route, *, together: bool = False
+    ) -> Exception | None:
         try:
-            await self._connection.exchange(payloads, answers, route)
+            await self._connection.exchange(payloads, answers, route, together=together)
         except (*DRIVER_ERRORS, BackendError) as error:
             return error
         return None
@@ -140,7 +176,7 @@ class Transport:
         if not self._in_trouble:
             self._in_trouble = True
             _log.warning("redis in trouble", server=self._connection.settings.describe(), error=str(trouble))
-        if isinstance(trouble, _WRONG_SERVER) or str(trouble).startswith("NOREPLICAS"):
+        if is_wrong_server(trouble):
             await self._connection.rediscover()
         if remaining_s <= 0:
             return False
@@ -163,7 +199,8 @@ class Transport:
         return translated
 
 
-def _pack_evalsha(call: ScriptCall) -> bytes:
+def pack_evalsha(call: ScriptCall) -> bytes:
+    """The call as it is sent first: by the script's digest."""
     return pack(b"EVALSHA", call.script.sha, len(call.keys), *call.keys, *call.args)
 
 

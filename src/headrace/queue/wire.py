@@ -6,17 +6,21 @@ Time travels in whole microseconds.
 
 from __future__ import annotations
 
-from typing import Any
+import hashlib
+from collections.abc import Sequence
+from typing import Any, TypeAlias
 
 import msgspec
 
 from headrace.model.config import MAX_DURATION_S, QueueConfig
 from headrace.model.figures import LevelFigures, QueueStats, WorkerFigures, WorkerRecord, percentiles
-from headrace.model.outcomes import Problem, Settlement
+from headrace.model.outcomes import Problem, SettleStatus
+from headrace.model.payload import size_of
 from headrace.model.retry import attempt_timeout_s
 from headrace.model.states import TaskState, WorkerActivity, WorkerState
 from headrace.model.task import Attempt, ClaimedTask, NewTask, TaskMessage, TaskRecord
 from headrace.model.task_rules import MAX_CAPABILITY_SETS
+from headrace.model.trace import of_task
 
 _US = 1_000_000
 
@@ -32,23 +36,33 @@ def to_s(microseconds: float) -> float:
     return microseconds / _US
 
 
-CONFIG_FORMAT = 1
+CONFIG_FORMAT = 2
 """To be raised when the scripts come to read something new in what `script_config` makes."""
 
 
 def script_config(config: QueueConfig) -> dict[str, Any]:
-    """The configuration as the scripts read it."""
-    return {
-        "levels": [
-            {
-                "name": level.name,
-                "weight": level.weight,
-                "max_retries": level.max_retries,
-                "timeout_us": to_us(level.timeout_s),
-            }
-            for level in config.levels
+    """The configuration as the scripts read it, setting by setting."""
+    levels = {
+        f"level:{level.name}": {
+            "weight": level.weight,
+            # As text: they go into a task's own text as they are.
+            "max_retries": str(level.max_retries),
+            "timeout_us": str(to_us(level.timeout_s)),
+        }
+        for level in config.levels
+    }
+    default = levels[f"level:{config.default_level}"]
+    return levels | {
+        "for_enqueue": [
+            config.default_level,
+            default["max_retries"],
+            default["timeout_us"],
+            to_us(config.max_delay_s),
+            config.max_payload_bytes,
+            to_us(config.result_retention_s),
+            str(config.events_max),
         ],
-        "default_level": config.default_level,
+        "level_names": config.level_names(),
         "selection": config.selection,
         "boosts": [{"after_us": to_us(boost.after_s), "factor": boost.factor} for boost in config.boosts],
         "promotions": [
@@ -67,29 +81,66 @@ def script_config(config: QueueConfig) -> dict[str, Any]:
         "idempotency_window_us": to_us(config.idempotency_window_s),
         "result_retention_us": to_us(config.result_retention_s),
         "dead_retention_us": to_us(config.dead_letter_retention_s or 0),
-        "max_payload_bytes": config.max_payload_bytes,
         "max_capability_sets": MAX_CAPABILITY_SETS,
-        "max_delay_us": to_us(config.max_delay_s),
-        "events_max": config.events_max,
+        "events_max": str(config.events_max),
     }
 
 
-def new_task_row(task: NewTask) -> tuple[Any, ...]:
+Batch: TypeAlias = tuple[list[str], list[str], int, int]
+"""Levels, capability sets, longest delay in µs and largest message in bytes of an enqueue."""
+
+
+def enqueue_batch(tasks: Sequence[NewTask]) -> Batch:
+    """What `enqueue.lua` has to know of an enqueue as a whole, to store all of it or nothing."""
     return (
-        task.task_id,
+        list(dict.fromkeys([task.level for task in tasks])),
+        list(dict.fromkeys([task.capabilities for task in tasks])),
+        to_us(max([task.delay_s for task in tasks])),
+        max([size_of(task.message) for task in tasks]),
+    )
+
+
+def enqueue_request(batch: Batch, tasks: Sequence[NewTask]) -> tuple[Any, ...]:
+    """Some of the tasks of a batch as `enqueue.lua` reads them: what they have in common ("shape") is said once."""
+    shapes: list[tuple[Any, ...]] = []
+    numbers: dict[tuple[Any, ...], int] = {}
+    rows = []
+    for task in tasks:
+        common = (task.level, task.capabilities, task.delay_s, task.max_retries, task.timeout_s)
+        number = numbers.get(common)
+        if number is None:
+            shapes.append(_shape(task))
+            number = numbers[common] = len(shapes)
+        rows.append((task.task_id, number, task.message, task.idempotency_key))
+    call = hashlib.sha1("".join([task.task_id for task in tasks]).encode(), usedforsecurity=False)
+    return call.hexdigest(), batch, shapes, rows
+
+
+def _shape(task: NewTask) -> tuple[Any, ...]:
+    return (
         task.level,
         task.capabilities,
         to_us(task.delay_s),
         -1 if task.max_retries is None else task.max_retries,
         -1 if task.timeout_s is None else to_us(task.timeout_s),
-        task.idempotency_key,
-        task.message,
     )
 
 
-def settlement_row(settlement: Settlement) -> tuple[Any, ...]:
-    after_us = -1 if settlement.after_s is None else to_us(settlement.after_s)
-    return (settlement.task_id, settlement.token, settlement.outcome.value, settlement.body, after_us)
+def settle_statuses(reply: list[Any], count: int) -> list[SettleStatus]:
+    """One status for each of ``count`` settlements; the answer names the exceptions only."""
+    statuses = [SettleStatus.SETTLED] * count
+    for index, status in reply[1]:
+        statuses[index] = SettleStatus(status)
+    return statuses
+
+
+def event_rows(packed: bytes) -> list[tuple[str, str, str, int, str, str]]:
+    """An entry of the event stream, a row for each task: id, what happened, level, attempt, worker, detail."""
+    return [
+        (task_id, kind, level, attempt, worker, detail)
+        for kind, level, attempt, worker, detail, task_ids in unpack(packed)
+        for task_id in task_ids
+    ]
 
 
 class ClaimReply(msgspec.Struct, frozen=True):
@@ -112,19 +163,28 @@ class ClaimReply(msgspec.Struct, frozen=True):
         return min(moments, default=None)
 
 
-def claim_reply(reply: list[Any]) -> ClaimReply:
-    status, now_us, next_due_us, tasks, capsets, next_expiry_us = (
-        reply if len(reply) == 6 else (reply[0], 0, 0, [], [], 0)
-    )
+class _ClaimAnswer(msgspec.Struct, frozen=True, array_like=True):
+    """What `claim.lua` returns, decoded into its final types in one go."""
+
+    status: str
+    now_us: int = 0
+    next_due_us: int = 0
+    tasks: list[ClaimedTask] = []
+    capsets: list[str] = []
+    next_expiry_us: int = 0
+
+
+_decode_claim = msgspec.msgpack.Decoder(_ClaimAnswer).decode
+
+
+def claim_reply(packed: bytes) -> ClaimReply:
+    answer = _decode_claim(packed)
     return ClaimReply(
-        status=status,
-        tasks=[
-            ClaimedTask(task_id, message, token, retries, timeout_us / _US, level, created_us / _US)
-            for task_id, message, token, retries, timeout_us, level, created_us in tasks
-        ],
-        next_due_in_s=max(0.0, to_s(next_due_us - now_us)) if next_due_us else None,
-        capsets=capsets,
-        next_expiry_in_s=max(0.0, to_s(next_expiry_us - now_us)) if next_expiry_us else None,
+        status=answer.status,
+        tasks=answer.tasks,
+        next_due_in_s=max(0.0, to_s(answer.next_due_us - answer.now_us)) if answer.next_due_us else None,
+        capsets=answer.capsets,
+        next_expiry_in_s=max(0.0, to_s(answer.next_expiry_us - answer.now_us)) if answer.next_expiry_us else None,
     )
 
 
@@ -144,22 +204,23 @@ def task_record(task_id: str, queue: str, config: QueueConfig, flat: list[Any]) 
     """A task's hash, as `watch.lua` returns it, for people."""
     fields = _paired(flat)
     message = msgspec.json.decode(fields["msg"], type=TaskMessage)
+    level, max_retries, timeout_us, created_us, capset = fields["spec"].split(" ")
     retries = int(fields.get("retries", 0))
     return TaskRecord(
         task_id=task_id,
         queue=queue,
         type=message.type,
         state=TaskState(fields["state"]),
-        priority=fields["level"],
-        effective_priority=fields.get("promoted", fields["level"]),
-        capabilities=tuple(filter(None, fields.get("caps", "").split(","))),
-        args=message.args,
+        priority=level,
+        effective_priority=fields.get("promoted", level),
+        capabilities=tuple(filter(None, capset.split(","))),
+        args=list(message.args),
         kwargs=message.kwargs,
-        traceparent=message.traceparent,
+        traceparent=of_task(task_id, message.traceparent),
         retry_count=retries,
-        max_retries=int(fields["max_retries"]),
-        timeout_s=attempt_timeout_s(config.retry, to_s(float(fields["timeout_us"])), retries),
-        created_at_s=to_s(float(fields["created_us"])),
+        max_retries=int(max_retries),
+        timeout_s=attempt_timeout_s(config.retry, to_s(float(timeout_us)), retries),
+        created_at_s=to_s(float(created_us)),
         started_at_s=_optional_time(fields, "started_us"),
         finished_at_s=_optional_time(fields, "finished_us"),
         worker=fields.get("worker"),

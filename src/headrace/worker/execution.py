@@ -41,33 +41,42 @@ class Executor:
 
     async def run(self, task: RunningTask, config: QueueConfig) -> Settlement | None:
         """Run the task's handler; None when there is nothing to settle any more."""
-        claimed = task.claimed
-        settle = partial(Settlement, claimed.task_id, claimed.token)
         task.has_begun = True
         if task.stop_reason is not None:
-            return _stopped(task, settle)
+            return _stopped(task)
         try:
-            message = _decode_message(claimed.message)
+            message = _decode_message(task.claimed.message)
             definition = self._app.tasks.get(message.type)
             if definition is None:
                 # During a rollout another worker may know it, so this is worth another attempt.
-                return settle(Outcome.RETRY, _problem_json("UnknownTaskType", f"no handler for {message.type!r} here"))
-            result = await self._call(task, definition, message)
+                problem = _problem_json("UnknownTaskType", f"no handler for {message.type!r} here")
+                return _settlement(task, Outcome.RETRY, problem)
+            context = self._enter_context(task, message)
+            if definition.run_in == "process":
+                result = await self._processes.run(_job(definition, message, context), context.report_progress)
+            else:
+                args, kwargs = definition.signature.convert(message.args, message.kwargs)
+                if definition.signature.wants_context:
+                    args = (context, *args)
+                if definition.run_in == "loop":
+                    result = await definition.function(*args, **kwargs)
+                else:
+                    result = await self._threads.run(partial(definition.function, *args, **kwargs))
             text = encode("result", result)
             check_size("result", text, config.max_payload_bytes)
-            return settle(Outcome.COMPLETED, text)
+            return _settlement(task, Outcome.COMPLETED, text)
         except asyncio.CancelledError:
-            return _stopped(task, settle)
+            return _stopped(task)
         except Retry as asked:
-            return settle(Outcome.RETRY, _problem_json("Retry", str(asked)), asked.after_s)
+            return _settlement(task, Outcome.RETRY, _problem_json("Retry", str(asked)), asked.after_s)
         except Snooze as asked:
-            return settle(Outcome.SNOOZED, "", asked.after_s)
+            return _settlement(task, Outcome.SNOOZED, "", asked.after_s)
         except BaseException as error:  # noqa: BLE001 - a handler may raise anything, even SystemExit
-            return self._failed(task, settle, error)
+            return self._failed(task, error)
 
-    async def _call(self, task: RunningTask, definition: Definition[Any, Any, Any], message: TaskMessage) -> Any:
+    def _enter_context(self, task: RunningTask, message: TaskMessage) -> TaskContext:
         claimed = task.claimed
-        report_progress = partial(setattr, task, "progress")
+        traceparent = trace.of_task(claimed.task_id, message.traceparent)
         context = task.context = TaskContext(
             task_id=claimed.task_id,
             type=message.type,
@@ -76,21 +85,14 @@ class Executor:
             attempt=claimed.attempt,
             timeout_s=claimed.timeout_s,
             level=claimed.level,
-            traceparent=message.traceparent,
-            report_progress=report_progress,
+            traceparent=traceparent,
+            report_progress=partial(setattr, task, "progress"),
         )
         task_context.enter(context)
-        trace.enter(message.traceparent)
-        if definition.run_in == "process":
-            return await self._processes.run(_job(definition, message, context), report_progress)
-        args, kwargs = definition.signature.convert(message.args, message.kwargs)
-        if definition.signature.wants_context:
-            args = (context, *args)
-        if definition.run_in == "thread":
-            return await self._threads.run(partial(definition.function, *args, **kwargs))
-        return await definition.function(*args, **kwargs)
+        trace.enter(traceparent)
+        return context
 
-    def _failed(self, task: RunningTask, settle: partial[Settlement], error: BaseException) -> Settlement:
+    def _failed(self, task: RunningTask, error: BaseException) -> Settlement:
         problem = _describe(error)
         _log.warning(
             "task attempt failed",
@@ -101,7 +103,7 @@ class Executor:
             error=problem.message,
         )
         outcome = Outcome.RETRY if self._is_retriable(task, error) else Outcome.FAILED
-        return settle(outcome, msgspec.json.encode(problem).decode())
+        return _settlement(task, outcome, msgspec.json.encode(problem).decode())
 
     def _is_retriable(self, task: RunningTask, error: BaseException) -> bool:
         if task.context is None:
@@ -116,25 +118,28 @@ class Executor:
         await self._processes.aclose()
 
 
-def _stopped(task: RunningTask, settle: partial[Settlement]) -> Settlement | None:
+def _settlement(task: RunningTask, outcome: Outcome, body: str = "", after_s: float | None = None) -> Settlement:
+    return Settlement(task.claimed.task_id, task.claimed.token, outcome, body, after_s)
+
+
+def _stopped(task: RunningTask) -> Settlement | None:
     if task.stop_reason is StopReason.CANCELLED:
-        return settle(Outcome.CANCELLED)
+        return _settlement(task, Outcome.CANCELLED)
     if task.stop_reason is StopReason.TIMED_OUT:
         timeout_s = task.claimed.timeout_s
-        return settle(
-            Outcome.RETRY, _problem_json("TaskTimeout", f"the attempt ran past its timeout of {timeout_s:g} s")
-        )
+        problem = _problem_json("TaskTimeout", f"the attempt ran past its timeout of {timeout_s:g} s")
+        return _settlement(task, Outcome.RETRY, problem)
     if task.stop_reason is StopReason.LEASE_LOST:
         return None
     # The worker goes, or the handler cancelled itself; either way nothing was decided about the task.
-    return settle(Outcome.HANDED_BACK)
+    return _settlement(task, Outcome.HANDED_BACK)
 
 
 def _job(definition: Definition[Any, Any, Any], message: TaskMessage, context: TaskContext) -> JobSpec:
     return JobSpec(
         module=definition.function.__module__,
         name=definition.function.__qualname__,
-        args=message.args,
+        args=list(message.args),
         kwargs=message.kwargs,
         context={
             "task_id": context.task_id,

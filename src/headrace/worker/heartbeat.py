@@ -17,7 +17,7 @@ import structlog
 from headrace.app.backend import RedisBackend
 from headrace.app.headrace import Headrace
 from headrace.model.config import QueueConfig
-from headrace.model.errors import HeadraceError, InvalidConfig
+from headrace.model.errors import HeadraceError, InvalidConfig, UnknownQueue
 from headrace.queue.queue import HeartbeatReply
 
 from .health import Health, serve_health
@@ -154,6 +154,8 @@ class Heartbeat:
             self._configs[name] = await queue.config()
         except HeadraceError as error:
             _log.warning("heartbeat failed", queue=name, error=str(error))
+            if isinstance(error, UnknownQueue):
+                backend.forget(name)  # and publish it anew with the next beat, if it is the app's own
             return False
         self._worker_loop.call_soon_threadsafe(self._hand_over, name, dict(held), reply)
         return True

@@ -13,11 +13,9 @@ from collections.abc import Sequence
 import structlog
 
 from headrace.model.errors import BackendError
-from headrace.queue.queue import Queue
+from headrace.queue.queue import MAX_RECLAIMS_PER_CALL, MAX_TASKS_PER_CALL, Queue
 
 _EVERY_S = 15.0
-_BATCH = 1000
-
 _log = structlog.get_logger(__name__)
 
 
@@ -35,8 +33,8 @@ async def keep_healthy(queues: Sequence[Queue]) -> None:
 
 async def clean_once(queue: Queue) -> None:
     """One round over one queue, in bounded steps."""
-    while (await queue.reclaim(_BATCH))[0] == _BATCH:
+    while (await queue.reclaim())[0] == MAX_RECLAIMS_PER_CALL:
         pass
     await queue.promote()
-    while _BATCH in await queue.purge(_BATCH):
+    while MAX_TASKS_PER_CALL in await queue.purge():
         pass

@@ -1,35 +1,41 @@
 """One queue's loop: settle what is done and claim what there is room for, in one round trip.
 
 There are two such loops ("lanes") side by side, sharing everything but the numbers of their claims. A lane
-goes to Redis when it has something to settle, or has room and reason to believe that there is work.
-Otherwise it waits for one of: a handler that ends, a wake-up token, the moment a task is due or a lease ends.
+goes to Redis when it has something to settle, or has room and reason to believe that there is work. When there
+is none, the first lane sleeps in Redis, and the other one waits for handlers that end.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
+import time
 from collections.abc import Awaitable, Callable
 
 import structlog
 
 from headrace.model.config import QueueConfig
 from headrace.model.errors import HeadraceError
-from headrace.model.outcomes import Outcome, Settlement
+from headrace.model.outcomes import Settlement
 from headrace.queue.cancelling import cancel_and_wait
 from headrace.queue.queue import Queue
 from headrace.queue.waker import BLOCK_S, Waker
 from headrace.queue.wire import ClaimReply
 
+from .ahead import Ahead
 from .execution import Executor
+from .handlers import Handlers
 from .health import Health
-from .running import RunningTask, RunningTasks
+from .running import RunningTasks
 from .settler import Settler
 from .slots import Slots
 from .timekeeper import Timekeeper
 
 LANES = 2
 """Round trips under way at once: while Redis works on one batch, the handlers of the other run."""
+MAX_TASKS_PER_CLAIM = 128
+"""Redis serves nobody else while it works on a claim: more at once would hardly be faster."""
 _LONGEST_BACKOFF_S = 3.0
 
 _log = structlog.get_logger(__name__)
@@ -62,15 +68,13 @@ class Processor:
         executor: Executor,
         health: Health,
         register: Callable[[Queue], Awaitable[None]],
+        is_only_queue: bool,
     ) -> None:
         self.queue = queue
         self._configs = configs
         self._worker = worker
         self._waker = waker
         self._slots = slots
-        self._running = running
-        self._timekeeper = timekeeper
-        self._executor = executor
         self._health = health
         self._register = register
         self._nudge = asyncio.Event()
@@ -83,13 +87,24 @@ class Processor:
         """The last claim got less than it asked for: wait to be woken instead of asking again."""
         self._deep = False
         """The last claim got all it asked for: there is probably more."""
-        # A lane asks for its share of the slots only, so that there is something left for the other to ask for.
-        self._share = -(-slots.capacity // LANES)
         self._lanes = [_Lane(index) for index in range(LANES)]
         self._capsets: list[str] = [""]
         self._next_repair_in_s: float | None = None
-        self._sleeper: asyncio.Task[None] | None = None
-        self._handlers: set[asyncio.Task[None]] = set()
+        self._asleep = False
+        self._bells: set[asyncio.Task[None]] = set()
+        # Slots that are set aside for what may come are missing where several queues share them. So only the worker
+        # of a single queue sends a claim along when it goes to sleep, and claims ahead.
+        self._is_only_queue = is_only_queue
+        self._ahead = Ahead(slots.capacity)
+        self._handlers = Handlers(
+            queue.name,
+            lambda task: executor.run(task, configs[queue.name]),
+            slots=slots,
+            running=running,
+            timekeeper=timekeeper,
+            settler=self.settler,
+            ahead=self._ahead,
+        )
 
     async def run(self) -> None:
         """Work until `finish`, and then until everything is settled."""
@@ -98,26 +113,31 @@ class Processor:
                 for lane in self._lanes:
                     lanes.create_task(self._run_lane(lane))
         finally:
-            if self._sleeper is not None:
-                await cancel_and_wait(self._sleeper)
+            self._handlers.close()
+            await cancel_and_wait(*self._bells)
 
     async def _run_lane(self, lane: _Lane) -> None:
         while not self._stopped or self.settler.has_some or lane.unanswered:
             self._health.moved(self.queue.name)
             if self._has_business(lane):
                 await self._cycle(lane)
+            elif lane.index == 0 and self._dry and self._accepting and self._slots.free > 0:
+                await self._sleep(lane)
             else:
                 await self._wait()
 
     def stop_claiming(self) -> None:
-        """Take on nothing new."""
+        """Take on nothing new, and give back what has not begun."""
         self._accepting = False
+        self._handlers.give_back_waiting()
+        self._ring()
         self._nudge.set()
 
     def finish(self) -> None:
         """End once everything is settled. Call it when no handler runs any more."""
         self._accepting = False
         self._stopped = True
+        self._ring()
         self._nudge.set()
 
     def _has_business(self, lane: _Lane) -> bool:
@@ -135,7 +155,7 @@ class Processor:
 
     async def _cycle(self, lane: _Lane) -> None:
         settlements = self.settler.take()
-        want = self._slots.take(self.queue.name, self._share) if self._may_claim(lane) else 0
+        want = self._take_slots() if self._may_claim(lane) else 0
         try:
             reply = await self._exchange(lane, settlements, want)
             if reply is not None and reply.status == "unregistered":
@@ -148,11 +168,19 @@ class Processor:
         if reply is not None:
             self._take_on(reply, want)
 
+    def _take_slots(self) -> int:
+        if self._is_only_queue:
+            self._slots.hold_ahead(self._ahead.count())
+        # A lane asks for its share only, so that there is something left for the other to ask for.
+        share = -(-self._slots.total // LANES)
+        return self._slots.take(self.queue.name, min(share, MAX_TASKS_PER_CLAIM))
+
     async def _exchange(self, lane: _Lane, settlements: list[Settlement], want: int) -> ClaimReply | None:
         """One round trip. When it fails, the settlements are kept and the claim's number is used again."""
         claiming = want > 0 or lane.unanswered
         limit = self._configs[self.queue.name].repair_limit
         lane.unanswered = claiming
+        sent_at_s = time.monotonic()
         try:
             if not claiming:
                 self.settler.answered(settlements, await self.queue.settle(settlements))
@@ -169,63 +197,71 @@ class Processor:
         except HeadraceError:
             self.settler.put_back(settlements)
             raise
+        self._ahead.exchanged(time.monotonic() - sent_at_s)
         lane.unanswered = False
         lane.number += 1
         return reply
 
+    async def _sleep(self, lane: _Lane) -> None:
+        """Wait in Redis until there is work, with the claim for it already there."""
+        self._slots.leave_line(self.queue.name)
+        want = self._take_slots() if self._is_only_queue else 0
+        claim = None
+        if want > 0:
+            limit = self._configs[self.queue.name].repair_limit
+            claim = self.queue.claim_call(self._worker, want, number=lane.number, lane=lane.index, repair_limit=limit)
+            lane.unanswered = True
+        self._asleep = True
+        alarm = None
+        if self._next_repair_in_s is not None and self._next_repair_in_s < BLOCK_S:
+            alarm = asyncio.get_running_loop().call_later(self._next_repair_in_s, self._ring)
+        woken = await self._waker.wait(self._capsets, claim)
+        self._asleep = False
+        if alarm is not None:
+            alarm.cancel()
+        self._dry = False
+        if woken.claimed is None:
+            self._slots.give_back(want)
+            if woken.token_from is not None and (not self._accepting or self._slots.free <= 0):
+                await self._waker.pass_on(woken.token_from)
+            return
+        try:
+            reply = self.queue.claimed(woken.claimed)
+        except HeadraceError:
+            self._slots.give_back(want)
+            return  # the claim that follows meets the same trouble and deals with it
+        lane.unanswered = False
+        lane.number += 1
+        self._take_on(reply, want)
+
+    def _ring(self) -> None:
+        """End the sleep in Redis."""
+        if self._asleep:
+            bell = asyncio.create_task(self._waker.ring())
+            self._bells.add(bell)
+            bell.add_done_callback(self._bells.discard)
+
     def _take_on(self, reply: ClaimReply, want: int) -> None:
-        started = reply.tasks if self._accepting else []
-        if not self._accepting:
-            # The drain began while this claim was under way: others can begin these at once.
-            for late in reply.tasks:
-                self.settler.add(Settlement(late.task_id, late.token, Outcome.HANDED_BACK))
-        for claimed in started:
-            task = RunningTask(self.queue.name, claimed)
-            self._running.add(task)
-            task.handler = asyncio.create_task(self._execute(task))
-            self._handlers.add(task.handler)
-            task.handler.add_done_callback(self._handlers.discard)
-            self._timekeeper.watch(task)
+        self._slots.give_back(want - len(reply.tasks))
+        if self._accepting:
+            self._handlers.take_on(reply.tasks)
+        else:
+            self._handlers.give_back(reply.tasks)  # the drain began while this claim was under way
         parked = reply.status == "draining"
         self._health.set_parked(self.queue.name, parked)
-        # A parked worker listens for its own call only, so that it takes no token from the others.
-        self._capsets = [] if parked else reply.capsets
-        self._next_repair_in_s = None if reply.status in ("draining", "paused") else reply.next_repair_in_s
         self._dry = reply.status != "unregistered" and len(reply.tasks) < want
         self._deep = 0 < want <= len(reply.tasks)
-        self._slots.give_back(want - len(started))
-
-    async def _execute(self, task: RunningTask) -> None:
-        settlement = await self._executor.run(task, self._configs[self.queue.name])
-        if settlement is None:
-            self._running.remove(self.queue.name, task.claimed.task_id, task.claimed.token)
-        else:
-            self.settler.add(settlement)
-        self._slots.give_back(1)
+        if self._dry:
+            # A parked worker listens for its own call only, so that it takes no token from the others.
+            self._capsets = [] if parked else reply.capsets
+            self._next_repair_in_s = None if reply.status in ("draining", "paused") else reply.next_repair_in_s
 
     async def _wait(self) -> None:
+        """Until a handler ends, a slot is free, or something else may have changed."""
         self._nudge.clear()
-        if self._dry and self._accepting and self._slots.free > 0 and self._sleeper is None:
-            self._sleeper = asyncio.create_task(self._sleep_in_redis())
-        patience_s = BLOCK_S
-        if self._dry and self._next_repair_in_s is not None:
-            patience_s = min(patience_s, self._next_repair_in_s)
-        try:
-            async with asyncio.timeout(patience_s):
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(BLOCK_S):
                 await self._nudge.wait()
-        except TimeoutError:
-            if self._next_repair_in_s is not None and patience_s < BLOCK_S:
-                self._next_repair_in_s = None
-                self._dry = False
-
-    async def _sleep_in_redis(self) -> None:
-        token = await self._waker.wait(self._capsets)
-        self._sleeper = None
-        if token is not None and (not self._accepting or self._slots.free <= 0):
-            await self._waker.pass_on(token)
-        else:
-            self._dry = False
-        self._nudge.set()
 
     async def _back_off(self, lane: _Lane, error: HeadraceError) -> None:
         lane.failures = min(lane.failures + 1, 10)  # past the longest pause anyway; an outage may last for days

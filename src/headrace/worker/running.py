@@ -6,6 +6,7 @@ import asyncio
 import enum
 import threading
 import time
+from collections.abc import Iterable
 
 from headrace.app.context import TaskContext
 from headrace.model.task import ClaimedTask
@@ -27,10 +28,23 @@ class StopReason(enum.Enum):
 class RunningTask:
     """One task between its claim and its settlement."""
 
+    __slots__ = (
+        "claimed",
+        "claimed_monotonic_s",
+        "context",
+        "deadline_monotonic_s",
+        "handler",
+        "has_begun",
+        "progress",
+        "queue",
+        "stop_reason",
+    )
+
     def __init__(self, queue: str, claimed: ClaimedTask) -> None:
         self.queue = queue
         self.claimed = claimed
-        self.deadline_monotonic_s = time.monotonic() + claimed.timeout_s
+        self.claimed_monotonic_s = time.monotonic()
+        self.deadline_monotonic_s = self.claimed_monotonic_s + claimed.timeout_s
         self.context: TaskContext | None = None
         self.handler: asyncio.Task[None] | None = None
         self.has_begun = False
@@ -39,14 +53,14 @@ class RunningTask:
 
     def stop(self, reason: StopReason) -> bool:
         """Ask the handler to end. The first reason counts; False when there is nothing to stop."""
-        if self.stop_reason is not None or self.handler is None or self.handler.done():
+        if self.stop_reason is not None or (self.handler is not None and self.handler.done()):
             return False
         self.stop_reason = reason
         if self.context is not None:
             self.context.mark_cancelled()
         # A coroutine that is cancelled before its first step never runs, not even to settle. One that has
         # not begun finds the reason when it does.
-        if self.has_begun:
+        if self.has_begun and self.handler is not None:
             self.handler.cancel()
         return True
 
@@ -58,16 +72,18 @@ class RunningTasks:
         self._lock = threading.Lock()
         self._by_id: dict[tuple[str, str], RunningTask] = {}
 
-    def add(self, task: RunningTask) -> None:
+    def add(self, tasks: Iterable[RunningTask]) -> None:
         with self._lock:
-            self._by_id[task.queue, task.claimed.task_id] = task
+            for task in tasks:
+                self._by_id[task.queue, task.claimed.task_id] = task
 
-    def remove(self, queue: str, task_id: str, token: int) -> None:
-        """Forget a lease that has been settled."""
+    def remove(self, queue: str, settled: Iterable[tuple[str, int]]) -> None:
+        """Forget leases (task id and token) that are over."""
         with self._lock:
-            task = self._by_id.get((queue, task_id))
-            if task is not None and task.claimed.token == token:
-                del self._by_id[queue, task_id]
+            for task_id, token in settled:
+                task = self._by_id.get((queue, task_id))
+                if task is not None and task.claimed.token == token:
+                    del self._by_id[queue, task_id]
 
     def stop(self, queue: str, task_id: str, token: int | None, reason: StopReason) -> bool:
         """Stop the task if it still runs under this token (None: under any); False when it does not."""

@@ -16,7 +16,7 @@ from .running import RunningTasks
 
 _log = structlog.get_logger(__name__)
 
-MAX_SETTLEMENTS_PER_CALL = 500
+MAX_SETTLEMENTS_PER_CALL = 128
 
 
 class Settler:
@@ -48,8 +48,8 @@ class Settler:
 
     def answered(self, settlements: Sequence[Settlement], statuses: Sequence[SettleStatus]) -> None:
         """Redis has answered: the leases are over."""
+        self._running.remove(self._queue, [(settlement.task_id, settlement.token) for settlement in settlements])
         for settlement, status in zip(settlements, statuses, strict=True):
-            self._running.remove(self._queue, settlement.task_id, settlement.token)
             if status in (SettleStatus.LOST, SettleStatus.GONE):
                 _log.warning(
                     "settlement refused: the lease was lost",

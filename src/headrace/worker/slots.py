@@ -14,6 +14,7 @@ class Slots:
     def __init__(self, capacity: int) -> None:
         self.capacity = capacity
         self.free = capacity
+        self._ahead = 0
         self._line: list[str] = []
         self._on_freed: list[Callable[[], None]] = []
 
@@ -45,6 +46,18 @@ class Slots:
         taken = min(self.free, at_most)
         self.free -= taken
         return taken
+
+    @property
+    def total(self) -> int:
+        """How many tasks may be held at once."""
+        return self.capacity + self._ahead
+
+    def hold_ahead(self, count: int) -> None:
+        """Make room for this many tasks beyond those that can run."""
+        more, self._ahead = count - self._ahead, count
+        self.free += more
+        if more > 0:
+            self._tell()
 
     def give_back(self, count: int) -> None:
         """Return slots that were not used, or that are used no longer.

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 import structlog
 
 import headrace
+from headrace.app.backend import RedisBackend
 from headrace.app.headrace import Headrace
 from headrace.model.config import QueueConfig
 from headrace.model.errors import InvalidConfig
@@ -89,10 +90,17 @@ class Worker:
 
     async def run(self) -> None:
         """Work until `stop` is called or a SIGTERM or SIGINT arrives."""
-        backend = self._app.redis_backend()
+        # Not the app's own connection, which handlers use: another worker in this loop may share that one.
+        backend = self._app.new_redis_backend()
+        try:
+            await self._run_on(backend)
+        finally:
+            await backend.aclose()
+
+    async def _run_on(self, backend: RedisBackend) -> None:
         queues = [await backend.queue(name) for name in self._queue_names]
         for queue in queues:
-            self._configs[queue.name] = await queue.config()
+            self._configs[queue.name] = await backend.config(queue.name)
             await self._register(queue)
         heartbeat = Heartbeat(self._app, self._configs, self.identity, self._running, self.health, self._health_address)
         executor = Executor(self._app)
@@ -109,6 +117,7 @@ class Worker:
                 executor=executor,
                 health=self.health,
                 register=self._register,
+                is_only_queue=len(queues) == 1,
             )
             for queue in queues
         ]

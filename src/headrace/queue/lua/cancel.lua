@@ -8,11 +8,15 @@
 --                 'completed' | 'failed' | 'dead_letter'   too late; nothing was changed
 --                 'not_found'
 --          {'unknown_queue'}
+local needed = {'result_retention_us', 'events_max'}
 --@include base
+--@include types
+--@include spec
 --@include events
 --@include ready
+--@include task
 --@include attempts
-if not config then return answer('unknown_queue') end
+if not is_defined then return answer('unknown_queue') end
 check_types()
 
 local statuses = {}
@@ -26,7 +30,9 @@ for index, id in ipairs(request.ids) do
     statuses[index] = 'cancelling'
   elseif task.state == 'queued' or task.state == 'scheduled' or task.state == 'retrying' then
     if task.state == 'queued' then
-      redis.call('ZREM', ready_key(task.promoted or task.level, task.caps), id)
+      -- In one line or the other: what makes a suspect may have been configured anew since it joined its line.
+      redis.call('ZREM', ready_key(task.promoted or task.level, task.capset), id)
+      redis.call('ZREM', ready_key(task.promoted or task.level, task.capset .. SUSPECT), id)
     else
       redis.call('ZREM', delayed_key, id)
     end
@@ -36,5 +42,6 @@ for index, id in ipairs(request.ids) do
     statuses[index] = task.state
   end
 end
+delete_doomed()
 conclude()
 return answer('ok', statuses)

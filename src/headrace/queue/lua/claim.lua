@@ -5,68 +5,86 @@
 --          `number` rises with each new claim of a worker's lane; a worker that keeps several claims under way
 --          gives each a lane. The same number again means that the answer was lost on the way: it gets the
 --          same tasks again instead of stranding them until their lease ends.
--- Answer   {status, now_us, next_due_us or 0, tasks, capsets, next_expiry_us or 0}
+-- Answer   {status, now_us, next_due_us or 0, tasks, lines, next_expiry_us or 0}; what follows the tasks is there
+--          when the claim came up short and its worker will sleep
 --          status  'ok' | 'paused' | 'draining' | 'unregistered' | 'unknown_queue'
---          tasks   {{id, message, token, retries, timeout_us, level, created_us}, ...}
---          capsets the capability sets this worker covers: what it should block on when it found nothing
+--          tasks   {{id, message, token, retries, timeout_s, level, created_s}, ...}
+--          lines   of the capability sets this worker covers: what it should block on when it found nothing
 --          next_due, next_expiry: when a delayed task becomes due, and when a lease ends unless it is renewed
+local needed = {'level_names', 'selection', 'lease_us', 'timeout_factor', 'max_duration_us', 'events_max'}
 --@include base
+--@include types
+--@include spec
 --@include events
 --@include ready
---@include attempts
---@include repair
-if not config then return answer('unknown_queue') end
+--@include task
+if not is_defined then return answer('unknown_queue') end
 
-local own_key = worker_key(request.worker)
+local own_key = key_of('worker', request.worker)
 local number_field, claimed_field = 'number:' .. request.lane, 'claimed:' .. request.lane
-local own = redis.call('HMGET', own_key, 'state', 'caps', number_field, claimed_field)
-local state, capabilities, last_number, last_claimed = own[1], own[2], tonumber(own[3]), own[4]
+local own = redis.call('HMGET', own_key, 'state', 'caps', number_field, 'suspect')
+local state, capabilities, last_number = own[1], own[2], tonumber(own[3])
+local has_suspect = own[4]
 if not state or state == 'dead' then return answer('unregistered', now_us) end
 check_types()
 
-forward_due(request.repair_limit)
-reclaim_expired(request.repair_limit)
-update_released_workers()
-write_additions()   -- what the repair made ready can be claimed at once
+-- Most claims find nothing to repair and are spared what it takes.
+local function is_over(key)
+  return #redis.call('ZRANGEBYSCORE', key, '-inf', now_text, 'LIMIT', '0', '1') > 0
+end
+if is_over(delayed_key) or is_over(leases_key) then
+  --@include attempts
+  --@include repair
+  forward_due(request.repair_limit)
+  reclaim_expired(request.repair_limit)
+  update_released_workers()
+  delete_doomed()
+  write_additions()   -- what the repair made ready can be claimed at once
+  has_suspect = redis.call('HGET', own_key, 'suspect')   -- its own lease may have ended, too
+end
 
 local has = {}
 for capability in string.gmatch(capabilities or '', '[^,]+') do has[capability] = true end
-local function covers(capset)
-  for capability in string.gmatch(capset, '[^,]+') do
+local function covers(line)
+  for capability in string.gmatch(line, '[^,!]+') do
     if not has[capability] then return false end
   end
-  return true
+  return not (has_suspect and is_suspects(line))
 end
-local capsets = {}
-for _, capset in ipairs(redis.call('SMEMBERS', capsets_key)) do
-  if covers(capset) then capsets[#capsets + 1] = capset end
+local function covered(lines)
+  local found = {}
+  for _, line in ipairs(lines) do
+    if covers(line) then found[#found + 1] = line end
+  end
+  return found
 end
+local lines = covered(redis.call('SMEMBERS', capsets_key))
 
-local CLAIM_FIELDS = {'msg', 'token', 'retries', 'timeout_us', 'created_us'}
+local want = request.want
 local tasks, claimed_ids = {}, {}
 
-local function hand_out(id, values, token, level)
-  local retries = tonumber(values[3] or 0)
-  local timeout_us = attempt_timeout_us(tonumber(values[4]), retries)
-  tasks[#tasks + 1] = {id, values[1], token, retries, timeout_us, level, tonumber(values[5])}
+local function hand_out(id, message, spec, token, retries, level)
+  local timeout_us = attempt_timeout_us(spec.timeout_us, retries)
+  tasks[#tasks + 1] = {id, message, token, retries, timeout_us / 1000000, level, spec.created_us / 1000000}
   claimed_ids[#claimed_ids + 1] = id
-  return retries, timeout_us
+  return timeout_us
 end
+
+local function earliest_us(key) return tonumber(redis.call('ZRANGE', key, '0', '0', 'WITHSCORES')[2] or 0) end
 
 local function finish_claim(status)
   wake_idle_workers()
   conclude()
-  local next_due = redis.call('ZRANGE', delayed_key, 0, 0, 'WITHSCORES')[2]
-  local next_expiry = redis.call('ZRANGE', leases_key, 0, 0, 'WITHSCORES')[2]
-  return answer(status, now_us, tonumber(next_due or 0), tasks, capsets, tonumber(next_expiry or 0))
+  if #tasks > 0 and #tasks >= want then return answer(status, now_us, 0, tasks) end   -- it will not sleep
+  return answer(status, now_us, earliest_us(delayed_key), tasks, covered(lines), earliest_us(leases_key))
 end
 
 if last_number == request.number then
-  for _, id in ipairs(cmsgpack.unpack(last_claimed)) do
-    local lease = redis.call('HMGET', task_key(id), 'state', 'worker', 'promoted', 'level')
-    if lease[1] == 'executing' and lease[2] == request.worker then
-      local values = redis.call('HMGET', task_key(id), unpack(CLAIM_FIELDS))
-      hand_out(id, values, tonumber(values[2]), lease[3] or lease[4])
+  for _, id in ipairs(cmsgpack.unpack(redis.call('HGET', own_key, claimed_field))) do
+    local task = load_task(id)
+    if task and task.state == 'executing' and task.worker == request.worker then
+      local message = redis.call('HGET', task_key(id), 'msg')
+      hand_out(id, message, task.spec, task.token, task.retries, task.promoted or task.level)
     end
   end
   return finish_claim('ok')
@@ -79,29 +97,37 @@ end
 if paused then return finish_claim('paused') end
 
 -- Selection. Each level is a merge of the sorted sets the worker covers; a window holds the oldest of one set.
-local want = request.want
-local function open_level(level)
+local function open_level(name)
   local windows = {}
-  for _, capset in ipairs(capsets) do
-    local key = ready_key(level.name, capset)
-    local entries = redis.call('ZRANGE', key, 0, want - 1, 'WITHSCORES')
-    if #entries > 0 then windows[#windows + 1] = {key = key, entries = entries, at = 1} end
+  for _, line in ipairs(lines) do
+    local key, is_suspect = ready_key(name, line), is_suspects(line)
+    local entries = redis.call('ZRANGE', key, '0', is_suspect and '0' or text(want - 1), 'WITHSCORES')
+    if #entries > 0 then windows[#windows + 1] = {key = key, entries = entries, at = 1, is_suspect = is_suspect} end
   end
   return windows
 end
 
+local function next_id(window) return window.entries[window.at] end
+local function next_place_us(window) return tonumber(window.entries[window.at + 1]) end
+
 local opened = {}
 -- The window whose next task is the oldest of the level, or nil when the level is empty.
 local function oldest_window(index)
-  if not opened[index] then opened[index] = want > 0 and open_level(config.levels[index]) or {} end
-  local best, best_score
-  for _, window in ipairs(opened[index]) do
-    local id, score = window.entries[window.at], tonumber(window.entries[window.at + 1])
-    if id and (not best or score < best_score or (score == best_score and id < best.entries[best.at])) then
-      best, best_score = window, score
+  local windows = opened[index]
+  if not windows then
+    windows = open_level(config.level_names[index])
+    opened[index] = windows
+  end
+  if #windows == 1 and not windows[1].is_suspect then return next_id(windows[1]) and windows[1] end
+  local best, best_us
+  for _, window in ipairs(windows) do
+    local id, place_us = next_id(window), next_place_us(window)
+    if id and not (window.is_suspect and has_suspect)
+      and (not best or place_us < best_us or (place_us == best_us and id < next_id(best))) then
+      best, best_us = window, place_us
     end
   end
-  return best, best_score
+  return best
 end
 
 local function boost(waited_us)
@@ -112,19 +138,21 @@ local function boost(waited_us)
   return factor
 end
 
+local top_level = 1   -- the levels above it are empty, and stay so for as long as the script runs
 local function pick_strict()
-  for index = 1, #config.levels do
-    local window = oldest_window(index)
-    if window then return index, window end
+  while top_level <= #config.level_names do
+    local window = oldest_window(top_level)
+    if window then return top_level, window end
+    top_level = top_level + 1
   end
 end
 
 local function pick_weighted(random)
   local candidates, total = {}, 0
-  for index, level in ipairs(config.levels) do
-    local window, oldest_us = oldest_window(index)
+  for index, name in ipairs(config.level_names) do
+    local window = oldest_window(index)
     if window then
-      local weight = level.weight * boost(now_us - oldest_us)
+      local weight = config['level:' .. name].weight * boost(now_us - next_place_us(window))
       total = total + weight
       candidates[#candidates + 1] = {index, window, weight}
     end
@@ -139,19 +167,27 @@ end
 local dequeued_levels, dangling = {}, 0
 for i = 1, want do
   local index, window
-  if config.selection == 'weighted' then index, window = pick_weighted(request.randoms[i]) else index, window = pick_strict() end
+  if config.selection == 'weighted' then
+    index, window = pick_weighted(request.randoms[i])
+  else
+    index, window = pick_strict()
+  end
   if not window then break end
-  local id = window.entries[window.at]
+  local id = next_id(window)
   window.at = window.at + 2
   local key = task_key(id)
-  local values = redis.call('HMGET', key, unpack(CLAIM_FIELDS))
-  if values[1] then
-    local level = config.levels[index].name
-    local token = tonumber(values[2] or 0) + 1
-    local retries, timeout_us = hand_out(id, values, token, level)
+  local message, spec_of, token, retries = unpack(redis.call('HMGET', key, 'msg', 'spec', 'token', 'retries'))
+  if spec_of then
+    local level = config.level_names[index]
+    token, retries = tonumber(token or 0) + 1, tonumber(retries or 0)
+    local timeout_us = hand_out(id, message, read_spec(spec_of), token, retries, level)
     redis.call('HSET', key, 'state', 'executing', 'worker', request.worker, 'token', text(token),
-      'started_us', text(now_us))
+      'started_us', now_text)
     add_later(leases_key, now_us + math.min(config.lease_us, timeout_us), id)
+    if window.is_suspect then
+      has_suspect = true
+      redis.call('HSET', own_key, 'suspect', id)
+    end
     dequeued_levels[level] = true
     event(id, 'claimed', level, retries + 1, request.worker)
   else
@@ -163,20 +199,20 @@ end
 for _, windows in pairs(opened) do
   for _, window in ipairs(windows) do
     local taken = (window.at - 1) / 2
-    if taken > 0 then redis.call('ZREMRANGEBYRANK', window.key, 0, taken - 1) end
+    if taken > 0 then redis.call('ZREMRANGEBYRANK', window.key, '0', text(taken - 1)) end
   end
 end
-for level in pairs(dequeued_levels) do redis.call('HSET', stats_key, 'last_dequeue:' .. level, now_us) end
+for level in pairs(dequeued_levels) do redis.call('HSET', stats_key, 'last_dequeue:' .. level, now_text) end
 if #tasks > 0 then
-  redis.call('HINCRBY', own_key, 'load', #tasks)
-  redis.call('HSET', own_key, number_field, request.number, claimed_field, cmsgpack.pack(claimed_ids))
+  redis.call('HINCRBY', own_key, 'load', text(#tasks))
+  redis.call('HSET', own_key, number_field, text(request.number), claimed_field, cmsgpack.pack(claimed_ids))
 end
 if #tasks + dangling < want then
-  -- Nothing is left for this worker's sets: tokens that still lie there would only wake workers for nothing,
+  -- Nothing is left in this worker's lines: tokens that still lie there would only wake workers for nothing,
   -- and this worker learns the next due time from the answer.
-  for _, capset in ipairs(capsets) do
-    redis.call('DEL', wake_key(capset))
-    made_ready[capset] = nil
+  for _, line in ipairs(covered(lines)) do
+    redis.call('DEL', key_of('wake', line))
+    made_ready[line] = nil
   end
   sooner_due = false
 elseif dangling > 0 then

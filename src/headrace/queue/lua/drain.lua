@@ -7,8 +7,9 @@
 -- Answer   {'ok', {status, ...}}
 --          status 'draining' | 'active' | 'busy' | 'not_idle_long_enough' | 'dead' | 'not_found'
 --          {'unknown_queue'}
+local needed = {}
 --@include base
-if not config then return answer('unknown_queue') end
+if not is_defined then return answer('unknown_queue') end
 
 local function drain(worker, key, load, idle_since_us)
   if not request.force then
@@ -21,7 +22,7 @@ end
 
 local statuses = {}
 for index, worker in ipairs(request.workers) do
-  local key = worker_key(worker)
+  local key = key_of('worker', worker)
   local record = redis.call('HMGET', key, 'state', 'load', 'idle_since_us')
   if not record[1] then
     statuses[index] = 'not_found'
@@ -37,8 +38,8 @@ for index, worker in ipairs(request.workers) do
     end
     local changed = statuses[index] == 'active' or statuses[index] == 'draining'
     -- Tell the worker now; it would otherwise learn it from its next claim or heartbeat.
-    if changed and redis.call('LLEN', worker_wake_key(worker)) == 0 then
-      redis.call('RPUSH', worker_wake_key(worker), '1')
+    if changed and redis.call('LLEN', key_of('wake-worker', worker)) == 0 then
+      redis.call('RPUSH', key_of('wake-worker', worker), '1')
     end
   end
 end

@@ -1,85 +1,125 @@
 #!lua
 -- enqueue: store new tasks, ready now or later.
 --
--- ARGV[1]  {tasks = {{id, level, capset, delay_us, max_retries, timeout_us, idempotency_key, message}, ...}}
---          level '' means the queue's default; max_retries and timeout_us of -1 mean the level's own.
+-- ARGV[1]  {call, batch, shapes, tasks}
+--          batch   {levels, capsets, longest_delay_us, largest_bytes}
+--          shapes  {{level, capset, delay_us, max_retries, timeout_us}, ...}
+--          tasks   {{id, shape, message, idempotency_key or ''}, ...}
+--          `call` tells this call from all others; sent again, it has the same. `batch` is about all the tasks of an
+--          enqueue, which may take several calls: each refuses what any of them would refuse, so that nothing of it
+--          is stored. A shape is what tasks have in common, counted from 1. level '' means the queue's default;
+--          max_retries and timeout_us of -1 mean the level's own.
 -- Answer   {'ok', now_us, {{index, existing id}, ...}}        the list names idempotent duplicates, 0-based
 --          {'unknown_queue'}
---          {'unknown_level', index, level}                    nothing was written
---          {'too_large', index, bytes, limit}                 nothing was written
---          {'too_late', index, limit_us}                      nothing was written
---          {'too_many_capability_sets', index}                nothing was written
+--          {'unknown_level', level}                           nothing was written
+--          {'too_large', limit}                               nothing was written
+--          {'too_late', limit_us}                             nothing was written
+--          {'too_many_capability_sets', capset}               nothing was written
 --
 -- Sending the same call again changes nothing, so a lost answer can be asked for once more: tasks are known by
 -- their ids for as long as they exist, and where finished ones do not stay, the call itself is remembered for
 -- longer than anybody would resend it. There is no
 -- allow-oom flag: with maxmemory reached Redis refuses the script as a whole, before the first write.
+local needed = {'for_enqueue'}
 --@include base
 --@include events
 --@include ready
-if not config then return answer('unknown_queue') end
+if not is_defined then return answer('unknown_queue') end
 
-local levels = {}
-for _, level in ipairs(config.levels) do levels[level.name] = level end
+-- What every enqueue needs comes in one piece; a level other than the default one is read by itself.
+local default_level, default_max_retries, default_timeout_us, max_delay_us, max_payload_bytes, result_retention_us,
+  events_max = unpack(config.for_enqueue)
+config.events_max = events_max
+local function level_settings(name)
+  if name == '' or name == default_level then return default_level, default_max_retries, default_timeout_us end
+  local level = config['level:' .. name]
+  if level then return name, level.max_retries, level.timeout_us end
+end
 
-local seen_capsets, capset_total = {}, redis.call('SCARD', capsets_key)
-for index, task in ipairs(request.tasks) do
-  local level, capset, message = task[2], task[3], task[8]
-  if level ~= '' and not levels[level] then return answer('unknown_level', index - 1, level) end
-  if #message > config.max_payload_bytes then
-    return answer('too_large', index - 1, #message, config.max_payload_bytes)
-  end
-  if task[4] > config.max_delay_us then return answer('too_late', index - 1, config.max_delay_us) end
-  if not seen_capsets[capset] then
-    seen_capsets[capset] = true
-    redis.call('LLEN', wake_key(capset))
-    for name in pairs(levels) do redis.call('ZCARD', ready_key(name, capset)) end
-    capset_total = capset_total + 1 - redis.call('SISMEMBER', capsets_key, capset)
-    if capset_total > config.max_capability_sets then
-      return answer('too_many_capability_sets', index - 1)
+local call, batch, wanted_shapes, tasks = unpack(request)
+local batch_levels, batch_capsets, longest_delay_us, largest_bytes = unpack(batch)
+for _, name in ipairs(batch_levels) do
+  if not level_settings(name) then return answer('unknown_level', name) end
+end
+if largest_bytes > max_payload_bytes then return answer('too_large', max_payload_bytes) end
+if longest_delay_us > max_delay_us then return answer('too_late', max_delay_us) end
+
+local room_for_capsets
+local function has_room_for(capset)
+  if not room_for_capsets then
+    room_for_capsets = config.max_capability_sets
+    for _, line in ipairs(redis.call('SMEMBERS', capsets_key)) do
+      if not is_suspects(line) then room_for_capsets = room_for_capsets - 1 end
     end
   end
+  if redis.call('SISMEMBER', capsets_key, capset) == 1 then return true end
+  room_for_capsets = room_for_capsets - 1
+  return room_for_capsets >= 0
 end
-check_types()
+for _, capset in ipairs(batch_capsets) do
+  if capset ~= '' and not has_room_for(capset) then return answer('too_many_capability_sets', capset) end
+end
 
-local RESENT_WITHIN_MS = 60000
+-- A script that fails half-way is not rolled back: every key that will be written is looked at before.
+if longest_delay_us > 0 then redis.call('ZCARD', delayed_key) end
+redis.call('XLEN', events_key)
+redis.call('HLEN', stats_key)
+local shapes = {}
+for number, common in ipairs(wanted_shapes) do
+  local name, capset, delay_us, max_retries, timeout_us = unpack(common)
+  local level, level_max_retries, level_timeout_us = level_settings(name)
+  redis.call('ZCARD', ready_key(level, capset))
+  look_for_tokens(capset)
+  shapes[number] = {
+    level = level, capset = capset, delay_us = delay_us,
+    spec = spec_text(level, max_retries < 0 and level_max_retries or text(max_retries),
+      timeout_us < 0 and level_timeout_us or text(timeout_us), now_text, capset),
+  }
+end
+
+local RESENT_WITHIN_US, RESENT_WITHIN_MS = 60000000, '60000'
 local resent = false
-if config.result_retention_us < RESENT_WITHIN_MS * 1000 then
-  resent = not redis.call('SET', sent_key(redis.sha1hex(ARGV[1])), '1', 'PX', RESENT_WITHIN_MS, 'NX')
+if result_retention_us < RESENT_WITHIN_US then
+  resent = not redis.call('SET', key_of('sent', call), '1', 'PX', RESENT_WITHIN_MS, 'NX')
 end
 
-local duplicates, per_level = {}, {}
-for index, task in ipairs(request.tasks) do
-  local id, level_name, capset, delay_us = task[1], task[2], task[3], task[4]
-  local max_retries, timeout_us, idempotency, message = task[5], task[6], task[7], task[8]
-  local key = task_key(id)
-  local existing = idempotency ~= '' and redis.call('GET', idempotency_key(idempotency))
+-- Asked once for all; only when some are there already each is asked for.
+local task_keys, some_exist = {}, false
+for index, task in ipairs(tasks) do task_keys[index] = task_key(task[1]) end
+for first = 1, #task_keys, 1000 do
+  local found = redis.call('EXISTS', unpack(task_keys, first, math.min(first + 999, #task_keys)))
+  some_exist = some_exist or found > 0
+end
+
+local function store(id, key, shape, message)
+  if shape.delay_us > 0 then
+    redis.call('HSET', key, 'msg', message, 'spec', shape.spec, 'state', 'scheduled')
+    make_due(id, now_us + shape.delay_us)
+  else
+    redis.call('HSET', key, 'msg', message, 'spec', shape.spec)
+    make_ready(id, shape.level, shape.capset, now_us)
+  end
+  event(id, 'enqueued', shape.level, 1)
+end
+
+local duplicates, enqueued_levels, stored_here = {}, {}, {}
+for index, task in ipairs(tasks) do
+  local id, shape, message, idempotency = task[1], shapes[task[2]], task[3], task[4]
+  local existing = idempotency ~= '' and redis.call('GET', key_of('idempotency', idempotency))
   if existing then
     -- Its own id means that this is the same enqueue again, even if the task has come and gone since.
     if existing ~= id then duplicates[#duplicates + 1] = {index - 1, existing} end
-  elseif not resent and redis.call('EXISTS', key) == 0 then
-    if level_name == '' then level_name = config.default_level end
-    local level = levels[level_name]
-    if max_retries < 0 then max_retries = level.max_retries end
-    if timeout_us < 0 then timeout_us = level.timeout_us end
-    local state = delay_us > 0 and 'scheduled' or 'queued'
-    redis.call('HSET', key, 'msg', message, 'state', state, 'level', level_name, 'max_retries', text(max_retries),
-      'timeout_us', text(timeout_us), 'created_us', text(now_us))
-    if capset ~= '' then redis.call('HSET', key, 'caps', capset) end
+  elseif not resent and not stored_here[id] and not (some_exist and redis.call('EXISTS', task_keys[index]) == 1) then
+    store(id, task_keys[index], shape, message)
     if idempotency ~= '' then
-      redis.call('SET', idempotency_key(idempotency), id, 'PX', math.ceil(config.idempotency_window_us / 1000))
+      redis.call('SET', key_of('idempotency', idempotency), id, 'PX', math.ceil(config.idempotency_window_us / 1000))
     end
-    if delay_us > 0 then
-      make_due(id, now_us + delay_us)
-    else
-      make_ready(id, level_name, capset, now_us)
-    end
-    per_level[level_name] = true
-    event(id, 'enqueued', level_name, 1)
+    stored_here[id] = true
+    enqueued_levels[shape.level] = true
   end
 end
 
-for level in pairs(per_level) do redis.call('HSET', stats_key, 'last_enqueue:' .. level, now_us) end
+for level in pairs(enqueued_levels) do redis.call('HSET', stats_key, 'last_enqueue:' .. level, now_text) end
 wake_idle_workers()
 conclude()
 return answer('ok', now_us, duplicates)

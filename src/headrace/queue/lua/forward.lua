@@ -4,12 +4,16 @@
 -- ARGV[1]  {limit}
 -- Answer   {'ok', forwarded}      fewer than `limit` means that none is left
 --          {'unknown_queue'}
+local needed = {'level_names', 'events_max'}
 --@include base
+--@include types
+--@include spec
 --@include events
 --@include ready
+--@include task
 --@include attempts
 --@include repair
-if not config then return answer('unknown_queue') end
+if not is_defined then return answer('unknown_queue') end
 check_types()
 local forwarded = forward_due(request.limit)
 wake_idle_workers()

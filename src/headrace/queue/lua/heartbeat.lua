@@ -10,22 +10,24 @@
 --          lost      leases that are no longer this worker's; it must stop working on them
 --          cancelled tasks whose cancellation was asked for; the message that said so may have been lost
 --          {'unknown_queue'}
+local needed = {'lease_us', 'timeout_factor', 'max_duration_us'}
 --@include base
-if not config then return answer('unknown_queue') end
+--@include spec
+if not is_defined then return answer('unknown_queue') end
 redis.call('ZCARD', leases_key)
 redis.call('ZCARD', workers_key)
 redis.call('ZCARD', dead_workers_key)
 
-local key = worker_key(request.worker)
+local key = key_of('worker', request.worker)
 local state = redis.call('HGET', key, 'state')
 
 local lost, cancelled = {}, {}
 for _, lease in ipairs(request.held) do
   local id, token = lease[1], lease[2]
-  local task = redis.call('HMGET', task_key(id), 'state', 'token', 'started_us', 'timeout_us', 'retries', 'cancel')
+  local task = redis.call('HMGET', task_key(id), 'state', 'token', 'started_us', 'spec', 'retries', 'cancel')
   if task[1] == 'executing' and tonumber(task[2]) == token then
     -- A lease never outlives the attempt's timeout, however faithfully it is renewed.
-    local timeout_us = attempt_timeout_us(tonumber(task[4]), tonumber(task[5] or 0))
+    local timeout_us = attempt_timeout_us(read_spec(task[4]).timeout_us, tonumber(task[5] or 0))
     redis.call('ZADD', leases_key, 'XX', math.min(now_us + config.lease_us, tonumber(task[3]) + timeout_us), id)
     if task[6] then cancelled[#cancelled + 1] = id end
   else
@@ -40,7 +42,7 @@ for _, report in ipairs(request.progress) do
 end
 
 if request.status == 'stopped' then
-  redis.call('DEL', worker_wake_key(request.worker))
+  redis.call('DEL', key_of('wake-worker', request.worker))
   redis.call('ZREM', workers_key, request.worker)
   if tonumber(redis.call('HGET', key, 'load') or 0) > 0 then
     redis.call('HSET', key, 'state', 'dead')

@@ -8,10 +8,12 @@
 --
 -- The rules run in the order of the configuration, each at most its batch. A task keeps its place in time,
 -- so within the new level the oldest still goes first.
+local needed = {'promotion_interval_us'}
 --@include base
+--@include types
 --@include events
 --@include ready
-if not config then return answer('unknown_queue') end
+if not is_defined then return answer('unknown_queue') end
 local last_us = tonumber(redis.call('HGET', stats_key, 'promoted_at_us') or 0)
 if not request.force and now_us - last_us < config.promotion_interval_us then return answer('ok', {}) end
 check_types()

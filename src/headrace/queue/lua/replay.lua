@@ -6,11 +6,15 @@
 --          {'unknown_queue'}
 --
 -- A replayed task queues up now, at its original level; the history of its attempts stays with it.
+local needed = {'level_names', 'events_max'}
 --@include base
+--@include types
+--@include spec
 --@include events
 --@include ready
+--@include task
 --@include attempts
-if not config then return answer('unknown_queue') end
+if not is_defined then return answer('unknown_queue') end
 check_types()
 
 local ids = request.ids
@@ -19,10 +23,10 @@ local replayed, refused = {}, {}
 for _, id in ipairs(ids) do
   local task = load_task(id)
   if task and task.state == 'dead_letter' then
-    local key, level = task_key(id), existing_level(task.level)
+    local key, level = task_key(id), settle_on_level(task)
     redis.call('HDEL', key, 'worker', 'started_us', 'finished_us', 'promoted', 'retries', 'crashes', 'reason', 'error', 'cancel')
-    redis.call('HSET', key, 'state', 'queued', 'level', level, 'place_us', now_us)
-    make_ready(id, level, task.caps, now_us)
+    redis.call('HSET', key, 'state', 'queued', 'place_us', text(now_us))
+    make_ready(id, level, task.capset, now_us)
     event(id, 'replayed', level, 1)
     replayed[#replayed + 1] = id
   else

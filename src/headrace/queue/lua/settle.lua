@@ -1,27 +1,32 @@
 #!lua flags=allow-oom
 -- settle: what became of leased tasks. Each row is judged by its fencing token, on its own.
 --
--- ARGV[1]  {random, rows = {{id, token, outcome, body, after_us}, ...}}
+-- ARGV[1]  {random, rows = {{id, token, outcome, body, after_s}, ...}}
 --          outcome 'completed'    body = result as JSON
 --                  'failed'       body = error as JSON; for good, no retry
---                  'retry'        body = error as JSON; after_us -1 means the queue's backoff
---                  'snoozed'      after_us; no attempt is spent
+--                  'retry'        body = error as JSON; without after_s, after the queue's backoff
+--                  'snoozed'      after_s; no attempt is spent
 --                  'handed_back'  returns to its place at once; no attempt is spent
 --                  'cancelled'    the handler was stopped because somebody asked
--- Answer   {'ok', {status, ...}}
---          status 'settled'    done
---                 'duplicate'  this very settle had already arrived (its answer was lost)
+-- Answer   {'ok', {{index, status}, ...}}   the rows (0-based) that were not simply settled, which nearly all are
+--          status 'duplicate'  this very settle had already arrived (its answer was lost)
 --                 'lost'       the token is stale: the lease was taken back; nothing was changed
 --                 'gone'       there is no such task (any more)
 --          {'unknown_queue'}
+local needed = {'result_retention_us', 'events_max'}
 --@include base
+--@include types
+--@include spec
 --@include events
 --@include ready
+--@include task
 --@include attempts
-if not config then return answer('unknown_queue') end
+if not is_defined then return answer('unknown_queue') end
 check_types()
+redis.call('LLEN', latencies_key)
 
-local MAX_SAMPLES = 1000
+local LAST_SAMPLE = '999'
+local SAMPLES_PER_CALL = 20
 
 -- The states in which a settle with this outcome leaves a task, for recognising one that arrives twice.
 local LEADS_TO = {
@@ -38,7 +43,7 @@ local apply = {}
 
 function apply.completed(task, result)
   finish(task, 'completed', 'result', result)
-  if #samples < 100 then
+  if #samples < SAMPLES_PER_CALL then
     samples[#samples + 1] = string.format('%.0f:%.0f', task.started_us - task.place_us, now_us - task.started_us)
   end
 end
@@ -49,7 +54,6 @@ function apply.failed(task, problem)
 end
 
 function apply.retry(task, problem, after_us)
-  if after_us < 0 then after_us = nil end
   retry_or_bury(task, 'error', problem, after_us)
 end
 
@@ -67,38 +71,41 @@ function apply.handed_back(task)
   local level = existing_level(task.promoted or task.level)
   redis.call('HSET', key, 'state', 'queued')
   if level ~= task.level then redis.call('HSET', key, 'promoted', level) end
-  make_ready(task.id, level, task.caps, task.place_us)
+  make_ready(task.id, level, line_of(task.capset, task.crashes), task.place_us)
   event(task.id, 'handed_back', level, task.retries + 1, task.worker)
 end
 
 function apply.cancelled(task) finish(task, 'cancelled') end
 
-local statuses, settled_ids = {}, {}
+local function to_us(seconds) return seconds and math.floor(seconds * 1000000 + 0.5) end
+
+local exceptions, settled_ids = {}, {}
+local function except(index, status) exceptions[#exceptions + 1] = {index - 1, status} end
 for index, row in ipairs(request.rows) do
-  local id, token, outcome, body, after_us = row[1], row[2], row[3], row[4], row[5]
+  local id, token, outcome, body, after_s = row[1], row[2], row[3], row[4], row[5]
   local task = load_task(id)
   if not task then
-    statuses[index] = 'gone'
+    except(index, 'gone')
   elseif task.token ~= token then
-    statuses[index] = 'lost'
+    except(index, 'lost')
   elseif task.state ~= 'executing' then
-    statuses[index] = LEADS_TO[outcome][task.state] and 'duplicate' or 'lost'
+    except(index, LEADS_TO[outcome][task.state] and 'duplicate' or 'lost')
   else
     -- Work that is done is done; anything less gives way to a cancellation.
     if task.cancel and outcome ~= 'completed' then outcome = 'cancelled' end
-    apply[outcome](task, body, after_us)
-    release_slot(task.worker)
+    apply[outcome](task, body, to_us(after_s))
+    release_slot(task)
     settled_ids[#settled_ids + 1] = id
-    statuses[index] = 'settled'
   end
 end
 
 remove_all(leases_key, settled_ids)
 if #samples > 0 then
   redis.call('LPUSH', latencies_key, unpack(samples))
-  redis.call('LTRIM', latencies_key, 0, MAX_SAMPLES - 1)
+  redis.call('LTRIM', latencies_key, '0', LAST_SAMPLE)
 end
 update_released_workers()
 wake_idle_workers()
+delete_doomed()
 conclude()
-return answer('ok', statuses)
+return answer('ok', exceptions)

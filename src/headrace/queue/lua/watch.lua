@@ -3,14 +3,19 @@
 --
 -- ARGV[1]  {id, inbox}       inbox '' only reads
 -- Answer   {'ok', {field, value, ...}} | {'not_found'} | {'unknown_queue'}
+local needed = {}
 --@include base
-if not config then return answer('unknown_queue') end
+if not is_defined then return answer('unknown_queue') end
 local MAX_WATCHERS = 32
 local key = task_key(request.id)
 local fields = redis.call('HGETALL', key)
 if #fields == 0 then return answer('not_found') end
 local task = {}
 for i = 1, #fields, 2 do task[fields[i]] = fields[i + 1] end
+if not task.state then   -- not stored before the first claim
+  fields[#fields + 1] = 'state'
+  fields[#fields + 1] = 'queued'
+end
 local ended = task.state == 'completed' or task.state == 'failed' or task.state == 'cancelled' or task.state == 'dead_letter'
 if request.inbox ~= '' and not ended then
   local inboxes, known = {}, false

@@ -1,18 +1,16 @@
 -- How an attempt ends. Settle and reclaim both come here, so a crash and a reported failure follow one rule.
 local MAX_HISTORY = 50
 
-local function load_task(id)
-  local v = redis.call('HMGET', task_key(id), 'state', 'token', 'worker', 'started_us', 'level', 'promoted', 'caps',
-    'retries', 'max_retries', 'timeout_us', 'created_us', 'place_us', 'crashes', 'cancel', 'watchers')
-  if not v[1] then return nil end
-  local created_us = tonumber(v[11])
-  return {
-    id = id, state = v[1], token = tonumber(v[2] or 0), worker = v[3] or nil, started_us = tonumber(v[4] or 0),
-    level = v[5], promoted = v[6] or nil, caps = v[7] or '', retries = tonumber(v[8] or 0),
-    max_retries = tonumber(v[9]), timeout_us = tonumber(v[10]), created_us = created_us,
-    place_us = tonumber(v[12] or created_us), crashes = tonumber(v[13] or 0), cancel = v[14] or nil,
-    watchers = v[15] or nil,
-  }
+-- A level that the configuration no longer has must not swallow a task: it goes to the lowest one, for good.
+local function settle_on_level(task)
+  local level = existing_level(task.level)
+  if level ~= task.level then
+    local spec = task.spec
+    task.level = level
+    redis.call('HSET', task_key(task.id), 'spec',
+      spec_text(level, text(spec.max_retries), text(spec.timeout_us), text(spec.created_us), spec.capset))
+  end
+  return level
 end
 
 local function backoff_us(retries, random)
@@ -29,13 +27,20 @@ end
 
 -- The worker's load is kept here and nowhere else, so that drain can trust it.
 local released = {}   -- worker -> how many leases it gave up or lost in this call
-local function release_slot(worker)
-  if worker then released[worker] = (released[worker] or 0) + 1 end
+local function release_slot(task)
+  local worker = task.worker
+  if not worker then return end
+  released[worker] = (released[worker] or 0) + 1
+  local key = key_of('worker', worker)
+  if task.crashes > 0 and redis.call('HGET', key, 'suspect') == task.id then
+    redis.call('HDEL', key, 'suspect')
+    redis.call('RPUSH', key_of('wake-worker', worker), '1')   -- it may take the next one, and does not listen for it
+  end
 end
 
 local function update_released_workers()
   for worker, slots in pairs(released) do
-    local key = worker_key(worker)
+    local key = key_of('worker', worker)
     if redis.call('EXISTS', key) == 1 and redis.call('HINCRBY', key, 'load', -slots) <= 0 then
       redis.call('HSET', key, 'idle_since_us', now_us)
     end
@@ -49,24 +54,24 @@ end
 
 -- completed, failed or cancelled: kept for as long as results are kept, then purged.
 local function finish(task, state, field, value)
-  local key = task_key(task.id)
   if config.result_retention_us > 0 then
+    local key = task_key(task.id)
     if field then
-      redis.call('HSET', key, 'state', state, 'finished_us', text(now_us), field, value)
+      redis.call('HSET', key, 'state', state, 'finished_us', now_text, field, value)
     else
-      redis.call('HSET', key, 'state', state, 'finished_us', text(now_us))
+      redis.call('HSET', key, 'state', state, 'finished_us', now_text)
     end
     add_later(finished_key, now_us + config.result_retention_us, task.id)
   else
-    redis.call('DEL', key)
+    delete_later(task.id)
   end
   notify_watchers(task)
   event(task.id, state, task.promoted or task.level, task.retries + 1, task.worker)
 end
 
 local function dead_letter(task, reason, problem)
-  redis.call('HSET', task_key(task.id), 'state', 'dead_letter', 'reason', reason, 'error', problem, 'finished_us', now_us)
-  redis.call('ZADD', dead_key, now_us, task.id)
+  redis.call('HSET', task_key(task.id), 'state', 'dead_letter', 'reason', reason, 'error', problem, 'finished_us', text(now_us))
+  redis.call('ZADD', dead_key, text(now_us), task.id)
   notify_watchers(task)
   event(task.id, 'dead_letter', task.level, task.retries + 1, task.worker, reason)
 end
@@ -88,14 +93,13 @@ local function retry_or_bury(task, reason, problem, after_us)
   end
   local delay_us = after_us or backoff_us(task.retries, next_random())
   local key = task_key(task.id)
-  local level = existing_level(task.level)
+  local level = settle_on_level(task)
   redis.call('HDEL', key, 'worker', 'promoted', 'started_us')
+  redis.call('HSET', key, 'state', delay_us > 0 and 'retrying' or 'queued', 'retries', task.retries + 1, 'error', problem)
   if delay_us > 0 then
-    redis.call('HSET', key, 'state', 'retrying', 'retries', task.retries + 1, 'level', level, 'error', problem)
     make_due(task.id, now_us + delay_us)
   else
-    redis.call('HSET', key, 'state', 'queued', 'retries', task.retries + 1, 'level', level, 'error', problem)
-    make_ready(task.id, level, task.caps, task.place_us)
+    make_ready(task.id, level, line_of(task.capset, task.crashes), task.place_us)
   end
   event(task.id, 'retrying', level, task.retries + 1, task.worker, reason)
 end

@@ -1,53 +1,40 @@
 -- Shared by every script: key names, the clock, the configuration, the answer.
 --
--- KEYS are the queue's fixed keys, in the order of headrace.queue.keys.FIXED. Keys of single tasks, workers,
--- levels and so on cannot be known before the script runs; they are built here from the same prefix, so
--- they carry the same hash tag and live in the same slot as the declared ones.
-local config_key, delayed_key, leases_key, dead_key, finished_key = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local workers_key, dead_workers_key, stats_key = KEYS[6], KEYS[7], KEYS[8]
-local capsets_key, events_key, latencies_key = KEYS[9], KEYS[10], KEYS[11]
+-- KEYS are the queue's fixed keys, in the order of headrace.queue.keys.FIXED; enqueue gets the first six. Keys of
+-- single tasks, workers, levels and so on cannot be known before the script runs; they are built here from the same
+-- prefix, so they carry the same hash tag and live in the same slot as the declared ones.
+local config_key, workers_key, stats_key, capsets_key, events_key, delayed_key = unpack(KEYS)
+local leases_key, dead_key, finished_key, dead_workers_key, latencies_key = unpack(KEYS, 7)
 local prefix = string.sub(config_key, 1, -7)
 
+local function key_of(kind, name) return prefix .. kind .. ':' .. name end
 local function task_key(id) return prefix .. 'task:' .. id end
-local function ready_key(level, capset) return prefix .. 'ready:' .. level .. ':' .. capset end
-local function worker_key(worker) return prefix .. 'worker:' .. worker end
-local function idempotency_key(key) return prefix .. 'idempotency:' .. key end
-local function sent_key(digest) return prefix .. 'sent:' .. digest end
-local function wake_key(capset) return prefix .. 'wake:' .. capset end
-local function worker_wake_key(worker) return prefix .. 'wake-worker:' .. worker end
-local function throughput_key(slot) return prefix .. 'throughput:' .. string.format('%.0f', slot) end
+local function ready_key(level, line) return prefix .. 'ready:' .. level .. ':' .. line end
 
 -- Redis' own clock, frozen for the whole script. No worker's clock is ever trusted.
 local clock = redis.call('TIME')
-local now_us = tonumber(clock[1]) * 1000000 + tonumber(clock[2])
+local now_text = clock[1] .. string.rep('0', 6 - #clock[2]) .. clock[2]
+local now_us = tonumber(now_text)
 
 local request = cmsgpack.unpack(ARGV[1])
-local stored = redis.call('HMGET', config_key, 'packed', 'paused')
-local config = stored[1] and cmsgpack.unpack(stored[1])
-local paused = stored[2] == '1'
+
+-- The configuration, setting by setting: unpacking all of it would take longer than most scripts do. Those that
+-- a script names in `needed` come with the first look, any other when it is asked for.
+local stored = redis.call('HMGET', config_key, 'generation', 'paused', unpack(needed))
+local is_defined, paused = stored[1], stored[2] == '1'
+local config = {}
+for i, name in ipairs(needed) do config[name] = stored[i + 2] and cmsgpack.unpack(stored[i + 2]) end
+setmetatable(config, {__index = function(known, name)
+  local value = redis.call('HGET', config_key, name)
+  known[name] = value and cmsgpack.unpack(value)
+  return known[name]
+end})
 
 local function answer(...) return cmsgpack.pack({...}) end
 
--- The base timeout is stored once; every retry stretches it.
-local function attempt_timeout_us(timeout_us, retries)
-  return math.min(math.floor(timeout_us * config.timeout_factor ^ retries), config.max_duration_us)
-end
-
--- A script that fails half-way is not rolled back, so a key of the wrong type must be found before the
--- first write. Each of these reads raises WRONGTYPE while nothing has been changed.
-local function check_types()
-  for _, key in ipairs({delayed_key, leases_key, dead_key, finished_key, workers_key, dead_workers_key}) do
-    redis.call('ZCARD', key)
-  end
-  redis.call('HLEN', stats_key)
-  redis.call('SCARD', capsets_key)
-  redis.call('XLEN', events_key)
-  redis.call('LLEN', latencies_key)
-end
-
 -- Redis prints a number argument with seventeen digits, which takes longer than most commands. The paths that
 -- every task takes hand over text, and print each number once.
-local printed = {}
+local printed = {[now_us] = now_text, [1] = '1'}
 local function text(number)
   local known = printed[number]
   if not known then
@@ -86,3 +73,18 @@ local function remove_all(key, members)
     redis.call('ZREM', key, unpack(members, first, math.min(first + 999, #members)))
   end
 end
+
+-- What never changes in a task's life, in one field: a hash of few fields is written faster and takes less
+-- memory than one of many. The tasks of one enqueue have the same text, which is read once.
+local function spec_text(level, max_retries, timeout_us, created_us, capset)
+  return level .. ' ' .. max_retries .. ' ' .. timeout_us .. ' ' .. created_us .. ' ' .. capset
+end
+
+-- A task waits in the line of its capability set. One that would be taken for poison after another crash stands in a
+-- line of its own beside it: it is a suspect, and a worker takes no more than one at a time. So whoever only stood
+-- beside the poison gets a chance without it.
+local SUSPECT = '!'
+local function line_of(capset, crashes)
+  return crashes > 0 and crashes >= config.max_crashes - 1 and capset .. SUSPECT or capset
+end
+local function is_suspects(line) return string.sub(line, -1) == SUSPECT end

@@ -4,29 +4,35 @@ local counters = {}
 
 local function count(name, by) counters[name] = (counters[name] or 0) + (by or 1) end
 
--- event rows: id, what happened, level, attempt (1 for the first), worker, detail
+-- event rows: what happened, level, attempt (1 for the first), worker, detail, {id, ...}
+-- What is alike and comes in a row is told in one row: most batches are a single one.
 local function event(id, kind, level, attempt, worker, detail)
-  if config.events_max > 0 then
-    event_rows[#event_rows + 1] = {id, kind, level or '', attempt or 0, worker or '', detail or ''}
+  local row = event_rows[#event_rows]
+  worker, detail = worker or '', detail or ''
+  if not row or row[1] ~= kind or row[2] ~= level or row[3] ~= attempt or row[4] ~= worker or row[5] ~= detail then
+    row = {kind, level, attempt, worker, detail, {}}
+    event_rows[#event_rows + 1] = row
   end
-  count(kind)
+  local ids = row[6]
+  ids[#ids + 1] = id
 end
 
 local THROUGHPUT_SLOT_US = 10000000
-local THROUGHPUT_KEPT_S = 130
+local THROUGHPUT_KEPT_S = '130'
 
 -- How every script that moved tasks ends.
 local function conclude()
   write_additions()
-  for name, by in pairs(counters) do redis.call('HINCRBY', stats_key, name, by) end
+  for _, row in ipairs(event_rows) do count(row[1], #row[6]) end
+  for name, by in pairs(counters) do redis.call('HINCRBY', stats_key, name, text(by)) end
   local good, bad = counters['completed'], (counters['failed'] or 0) + (counters['dead_letter'] or 0)
   if good or bad > 0 then
-    local key = throughput_key(math.floor(now_us / THROUGHPUT_SLOT_US))
-    if good then redis.call('HINCRBY', key, 'completed', good) end
-    if bad > 0 then redis.call('HINCRBY', key, 'failed', bad) end
+    local key = key_of('throughput', text(math.floor(now_us / THROUGHPUT_SLOT_US)))
+    if good then redis.call('HINCRBY', key, 'completed', text(good)) end
+    if bad > 0 then redis.call('HINCRBY', key, 'failed', text(bad)) end
     redis.call('EXPIRE', key, THROUGHPUT_KEPT_S)
   end
-  if #event_rows > 0 then
+  if #event_rows > 0 and config.events_max ~= '0' then
     redis.call('XADD', events_key, 'MAXLEN', '~', config.events_max, '*', 'rows', cmsgpack.pack(event_rows))
   end
 end

@@ -1,0 +1,44 @@
+"""How many tasks to hold beyond those that run.
+
+A slot whose handler has ended stands idle until the next task has come from Redis. With tasks that take a hundred
+milliseconds nobody notices; with tasks of one millisecond a third of the time would be spent waiting. So while
+tasks are short, as many are held ready as run. Each of them waits for about as long as one handler takes, and
+what waits longer is handed back, see `headrace.worker.processor`.
+"""
+
+from __future__ import annotations
+
+_NOTICEABLE = 0.01
+"""A round trip shorter than this part of a task is not worth holding tasks for."""
+_SMOOTHING = 0.1
+
+
+class Ahead:
+    """Measures tasks and round trips, and decides."""
+
+    def __init__(self, concurrency: int) -> None:
+        self._concurrency = concurrency
+        self._handler_s: float | None = None
+        self._round_trip_s = 0.0
+        self._stuck = False
+
+    def handled(self, seconds: float) -> None:
+        """A handler has ended after this time."""
+        self._stuck = False
+        if self._handler_s is None:
+            self._handler_s = seconds
+        self._handler_s += _SMOOTHING * (seconds - self._handler_s)
+
+    def exchanged(self, seconds: float) -> None:
+        """Redis has answered after this time."""
+        self._round_trip_s += _SMOOTHING * (seconds - self._round_trip_s)
+
+    def got_stuck(self) -> None:
+        """What was held did not get to run. Nothing is held any more until a handler has ended."""
+        self._stuck = True
+
+    def count(self) -> int:
+        """How many tasks to hold beyond those that run."""
+        if self._stuck or self._handler_s is None or self._round_trip_s < _NOTICEABLE * self._handler_s:
+            return 0
+        return self._concurrency
