@@ -22,17 +22,18 @@ from headrace import (
 )
 from headrace.worker.worker import Worker
 from tests.support.redis_server import RedisServer
+from tests.support.topology import Installation
 
 PATIENCE_S = 60
 
 
-def new_app(server: RedisServer, tenant: str) -> Headrace:
+def new_app(server: Installation, tenant: str) -> Headrace:
     return Headrace(server.url, tenant=tenant, queues=[QueueConfig("jobs")])
 
 
 @pytest.fixture
-async def app(redis_server: RedisServer, tenant: str) -> AsyncIterator[Headrace]:
-    async with new_app(redis_server, tenant) as made:
+async def app(any_redis: Installation, tenant: str) -> AsyncIterator[Headrace]:
+    async with new_app(any_redis, tenant) as made:
         yield made
 
 
@@ -121,8 +122,8 @@ async def test_a_task_is_found_without_its_queue(app: Headrace) -> None:
             await app.find(unknown)
 
 
-async def test_tenants_cannot_reach_each_other(redis_server: RedisServer, tenant: str) -> None:
-    async with new_app(redis_server, f"{tenant}-a") as one, new_app(redis_server, f"{tenant}-b") as other:
+async def test_tenants_cannot_reach_each_other(any_redis: Installation, tenant: str) -> None:
+    async with new_app(any_redis, f"{tenant}-a") as one, new_app(any_redis, f"{tenant}-b") as other:
         key = {"idempotency_key": "same"}
         mine = await one.remote("t", queue="jobs").options(**key).enqueue()  # type: ignore[arg-type]
         theirs = await other.remote("t", queue="jobs").options(**key).enqueue()  # type: ignore[arg-type]
@@ -151,8 +152,8 @@ def test_queues_are_declared_once() -> None:
 # ── blocking ─────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_the_blocking_api_has_the_same_verbs(redis_server: RedisServer, tenant: str) -> None:
-    app = new_app(redis_server, tenant)
+def test_the_blocking_api_has_the_same_verbs(any_redis: Installation, tenant: str) -> None:
+    app = new_app(any_redis, tenant)
 
     @app.task(queue="jobs")
     def double(number: int) -> int:
@@ -210,8 +211,8 @@ def _enqueue_in_child(app: Headrace, results: Any) -> None:
     results.put(app.remote("t", queue="jobs").blocking.enqueue("from the child").id)
 
 
-def test_blocking_calls_work_in_a_forked_child(redis_server: RedisServer, tenant: str) -> None:
-    app = new_app(redis_server, tenant)
+def test_blocking_calls_work_in_a_forked_child(any_redis: Installation, tenant: str) -> None:
+    app = new_app(any_redis, tenant)
     app.remote("t", queue="jobs").blocking.enqueue("from the parent")
     fork = multiprocessing.get_context("fork")
     results = fork.Queue()
@@ -221,3 +222,15 @@ def test_blocking_calls_work_in_a_forked_child(redis_server: RedisServer, tenant
     child.join()
     assert app.blocking.find(task_id).args == ["from the child"]
     app.blocking.close()
+
+
+async def test_a_declared_queue_whose_definition_was_lost_is_published_anew(
+    redis_server: RedisServer, tenant: str
+) -> None:
+    async with Headrace(redis_server.url, tenant=tenant, queues=[QueueConfig("jobs")]) as app:
+        task = app.remote("t", queue="jobs")
+        await task.enqueue()
+        with redis_server.client() as client:  # what a failover to a replica that is behind may do
+            client.delete(*client.keys(f"hr:{{{tenant}/jobs}}:*"))
+        handle = await task.enqueue()
+        assert await handle.state() is TaskState.QUEUED

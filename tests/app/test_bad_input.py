@@ -11,6 +11,7 @@ import pytest
 from headrace import Headrace, HeadraceError, InvalidInput, QueueConfig, UnknownLevel, UnknownQueue
 from tests.support.redis_server import RedisServer
 from tests.support.snapshot import snapshot
+from tests.support.topology import Installation
 
 NAME_RULE = "use lower-case letters, digits, '-' and '.', beginning and ending with a letter or digit"
 
@@ -18,7 +19,7 @@ NAME_RULE = "use lower-case letters, digits, '-' and '.', beginning and ending w
 class Target:
     """A task to make mistakes with, and all keys of its tenant to see that nothing changed."""
 
-    def __init__(self, server: RedisServer, tenant: str) -> None:
+    def __init__(self, server: Installation, tenant: str) -> None:
         self._client = server.client()
         self.tenant = tenant
         self.app = Headrace(server.url, tenant=tenant, queues=[QueueConfig("jobs", max_delay_s=1000)])
@@ -33,8 +34,8 @@ class Target:
 
 
 @pytest.fixture
-async def target(redis_server: RedisServer, tenant: str) -> AsyncIterator[Target]:
-    made = Target(redis_server, tenant)
+async def target(any_redis: Installation, tenant: str) -> AsyncIterator[Target]:
+    made = Target(any_redis, tenant)
     await made.take.enqueue(1)  # the queue exists and is not empty
     yield made
     await made.app.aclose()
@@ -84,8 +85,8 @@ async def test_a_payload_that_cannot_travel_is_refused(target: Target, value: An
     assert target.dump() == before
 
 
-async def test_the_size_limit_is_exact_and_configurable(redis_server: RedisServer, tenant: str) -> None:
-    app = Headrace(redis_server.url, tenant=tenant, queues=[QueueConfig("small", max_payload_bytes=200)])
+async def test_the_size_limit_is_exact_and_configurable(any_redis: Installation, tenant: str) -> None:
+    app = Headrace(any_redis.url, tenant=tenant, queues=[QueueConfig("small", max_payload_bytes=200)])
     async with app:
         put = app.remote("t", queue="small")
         with pytest.raises(InvalidInput) as caught:

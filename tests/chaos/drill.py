@@ -1,163 +1,264 @@
-"""The drill: producers, workers that are replaced when they die, and the checker."""
+"""A drill: a queue, its workers, a producer, and the checker that looks all the while."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import math
-import os
-import random
+import tempfile
 import time
-from collections.abc import Iterator
-from types import TracebackType
-from typing import Any, Self
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
-from headrace import Headrace, HeadraceError, TaskState
-from headrace.model.task import TaskRecord
-from tests.chaos import drill_app
-from tests.support.redis_server import RedisServer
+from redis.asyncio import Redis
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+
+from headrace import Headrace
+from headrace.queue.cancelling import cancel_and_wait
+from tests.chaos import report
+from tests.chaos.checker import Accounts, Checker
+from tests.chaos.drill_app import QUEUE, queue_config, worker_environment
+from tests.chaos.fleet import Fleet
+from tests.chaos.marks import Executions
+from tests.chaos.producing import Ledger, Nap, Producer, mostly_short
+from tests.support.redis_server import HOST, RedisServer
 from tests.support.worker_process import WorkerProcess
 
-LONG = os.environ.get("HEADRACE_DRILL") == "long"
-
-
-def by_length(short: int, long: int) -> int:
-    """How much of something: the short form runs with every test, the long one with ``make drill``."""
-    return long if LONG else short
+_PROGRESS_EVERY_S = 5.0
+_PATIENCE_S = 900.0
+"""For anything to happen at all. No drill is about this time: it only ends a run that hangs."""
 
 
 class Drill:
-    """One queue under fire. Use it as an async context manager."""
-
-    def __init__(self, server: RedisServer, tenant: str, *, workers: int = 2, concurrency: int = 10) -> None:
-        self.server = server
-        self.tenant = tenant
-        self.app = Headrace(server.url, tenant=tenant, queues=drill_app.app.declared_queues)
-        self.confirmed: list[str] = []
-        self.workers: list[WorkerProcess] = []
-        self._arguments = ("--concurrency", str(concurrency), "--grace", "5", "--log-level", "error")
-        self._count = workers
-        self._keeper: asyncio.Task[None] | None = None
-
-    async def __aenter__(self) -> Self:
-        self.workers = [self._new_worker() for _ in range(self._count)]
-        self._keeper = asyncio.create_task(self._replace_the_dead())
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._keeper is not None:
-            self._keeper.cancel()
-        for worker in self.workers:
-            worker.__exit__(kind, error, trace)
-        await self.app.aclose()
-
-    def _new_worker(self) -> WorkerProcess:
-        return WorkerProcess(self.server, self.tenant, *self._arguments, app="tests.chaos.drill_app:app")
-
-    async def _replace_the_dead(self) -> None:
-        while True:
-            await asyncio.sleep(0.05)
-            for index, worker in enumerate(self.workers):
-                if not worker.running:
-                    worker.__exit__(None, None, None)
-                    self.workers[index] = self._new_worker()
-
-    async def busy_worker(self) -> WorkerProcess:
-        """A worker that holds a task right now: a fault that meets an idle one proves little."""
-        for _ in range(6000):
-            with contextlib.suppress(HeadraceError):
-                busy = [record.worker for record in await self.app.workers("jobs") if record.load > 0]
-                found = [w for w in self.workers if w.running and any(f"-{w.pid}-" in name for name in busy)]
-                if found:
-                    return random.choice(found)
-            await asyncio.sleep(0.02)
-        raise AssertionError("no worker held a task for two minutes")
-
-    # ── producing ────────────────────────────────────────────────────────────────────────────────────
-
-    async def produce(self, count: int, *, seconds: float = 0.01, batch: int = 50) -> None:
-        """Enqueue ``count`` tasks; what raises was not confirmed and is tried again as new tasks."""
-        task = self.app.remote("step", queue="jobs")
-        while count > 0:
-            calls = [
-                task.options(priority=random.choice(("high", "low"))).call(seconds) for _ in range(min(batch, count))
-            ]
-            try:
-                handles = await self.app.enqueue_many(calls)
-            except HeadraceError:
-                await asyncio.sleep(0.2)
-                continue
-            self.confirmed += [handle.id for handle in handles]
-            count -= len(calls)
-
-    # ── checking ─────────────────────────────────────────────────────────────────────────────────────
-
-    async def completed(self) -> int:
-        """How many completions Redis has counted; 0 while it cannot be asked."""
-        with contextlib.suppress(HeadraceError):
-            return (await self.app.stats("jobs")).counters.get("completed", 0)
-        return 0
-
-    async def until_completed(self, count: int, patience_s: float = 600.0) -> None:
-        deadline_s = time.monotonic() + patience_s
-        while await self.completed() < count:
-            assert time.monotonic() < deadline_s, f"{await self.completed()} of {count} completed in {patience_s:g} s"
-            await asyncio.sleep(0.1)
-
-    async def check(self) -> Report:
-        """Every confirmed task is completed, each was settled once, and nothing is left anywhere."""
-        await self.until_completed(len(self.confirmed))
-        stats = await self.app.stats("jobs")
-        records = [record async for record in self._records()]
-        with self.server.client() as client:
-            marks = [int(times) for times in client.hvals(drill_app.executions_key(self.tenant))]
-        report = Report(
-            tasks=len(self.confirmed),
-            lost=sum(record.state is not TaskState.COMPLETED for record in records),
-            settled_twice=stats.counters["completed"] - len(self.confirmed),
-            executed_again=sum(times > 1 for times in marks),
-            recoveries_s=list(_recoveries_s(records)),
-        )
-        assert (report.lost, report.settled_twice) == (0, 0), str(report)
-        assert (stats.waiting, stats.executing, stats.delayed, stats.dead_letter) == (0, 0, 0, 0), str(report)
-        return report
-
-    async def _records(self) -> Any:
-        for task_id in self.confirmed:
-            yield await self.app.handle("jobs", task_id).record()
-
-
-class Report:
-    """What a drill found, for the table."""
+    """What a drill's test has in its hands. `open_drill` makes it."""
 
     def __init__(
-        self, *, tasks: int, lost: int, settled_twice: int, executed_again: int, recoveries_s: list[float]
+        self,
+        name: str,
+        server: RedisServer,
+        app: Headrace,
+        checker_app: Headrace,
+        ledger: Ledger,
+        executions: Executions,
+        checker: Checker,
     ) -> None:
-        self.tasks = tasks
-        self.lost = lost
-        self.settled_twice = settled_twice
-        self.executed_again = executed_again
-        self.recoveries_s = sorted(recoveries_s)
+        self.name = name
+        self.server = server
+        self.app = app
+        self._checker_app = checker_app
+        self.ledger = ledger
+        self.executions = executions
+        self.checker = checker
+        self.fleet: Fleet
+        self.producer: Producer
+        self.worker_environment: dict[str, str]
+        """For processes that a drill starts on its own."""
+        self.faults = 0
+        self.faults_wanted = 0
+        self.recoveries_s: list[float] = []
+        """Filled by drills whose recovery is not that of a task (see `Executions.recoveries_s`)."""
+        self._started_s = time.monotonic()
 
-    def recovery_s(self, percent: int) -> float:
-        """From the last sign of life (a lease granted or renewed, at the earliest) to the task being taken back."""
-        if not self.recoveries_s:
-            return math.nan
-        return self.recoveries_s[min(len(self.recoveries_s) - 1, len(self.recoveries_s) * percent // 100)]
+    # ── while it runs ────────────────────────────────────────────────────────────────────────────────
 
-    def __str__(self) -> str:
+    async def until(self, condition: Callable[[], bool], message: str, patience_s: float = _PATIENCE_S) -> None:
+        """Wait for something that the checker or the marks will show."""
+        deadline_s = time.monotonic() + patience_s
+        while not condition():
+            assert time.monotonic() < deadline_s, f"{message} within {patience_s:g} s; {self.progress()}"
+            await asyncio.sleep(0.02)
+
+    async def ask_for(self, tasks: int) -> None:
+        """Have more tasks produced, once those of the last but one time are completed.
+
+        Faults and tasks keep step this way. Faults that come faster leave nobody the time to do anything, and the
+        recovery then measures the line that has formed.
+        """
+        enough = self.producer.wanted - tasks
+        await self.until(lambda: self.checker.completed >= enough, f"{enough} tasks were not completed")
+        self.producer.wanted += tasks
+
+    async def first_completion(self) -> float:
+        """Seconds from now until Redis counts one completion more than it does now."""
+        began_s = time.monotonic()
+        counted = await self._completed()
+        while await self._completed() <= counted:
+            assert time.monotonic() - began_s < _PATIENCE_S, f"nothing was completed; {self.progress()}"
+            self._keep_busy()
+            await asyncio.sleep(0.01)
+        return time.monotonic() - began_s
+
+    async def busy_worker(self) -> WorkerProcess:
+        """The worker that runs the most handlers right now: a fault that meets an idle one proves little."""
+        deadline_s = time.monotonic() + _PATIENCE_S
+        while (found := self.fleet.busiest()) is None:
+            assert time.monotonic() < deadline_s, f"no worker ran a handler; {self.progress()}"
+            self._keep_busy()
+            await asyncio.sleep(0.005)
+        return found
+
+    async def kill_a_busy_worker(self) -> None:
+        """A kill in the moment at which its last handler has ended does not count; then it is the next one's turn."""
+        while not self.fleet.kill(await self.busy_worker()):
+            pass
+
+    def _keep_busy(self) -> None:
+        if not self.producer.behind and self.all_settled():
+            self.producer.wanted += 100
+
+    async def _completed(self) -> int:
+        return (await self._checker_app.stats(QUEUE)).counters.get("completed", 0)
+
+    def progress(self) -> str:
         return (
-            f"{self.tasks} tasks, {self.lost} lost, {self.settled_twice} settled twice, "
-            f"{self.executed_again} executed more than once, "
-            f"attempts ended by a lost lease {len(self.recoveries_s)}, "
-            f"held for p50 {self.recovery_s(50):.2f} s / p99 {self.recovery_s(99):.2f} s"
+            f"{self.name}: {time.monotonic() - self._started_s:.0f} s, faults {self.faults:,}/{self.faults_wanted:,}, "
+            f"confirmed {len(self.ledger.confirmed):,}/{self.producer.wanted:,}, completed {self.checker.completed:,}, "
+            f"again {len(self.executions.executed_again):,}, worker deaths {self.fleet.deaths:,}, "
+            f"looks {self.checker.looks:,} ({self.checker.looks_in_vain:,} unanswered)"
         )
 
+    def all_settled(self) -> bool:
+        """Whether all that was confirmed was settled when the checker last looked."""
+        return self.checker.settled >= self.checker.stored >= len(self.ledger.confirmed)
 
-def _recoveries_s(records: list[TaskRecord]) -> Iterator[float]:
-    for record in records:
-        for attempt in record.history:
-            if attempt.reason == "lease_expired":
-                yield attempt.ended_at_s - attempt.started_at_s
+    # ── at the end ───────────────────────────────────────────────────────────────────────────────────
+
+    async def settle(self) -> Accounts:
+        """Let everything be worked off, then account for every task."""
+        await self.until(lambda: not self.producer.behind, "not everything was enqueued")
+        await self.until(self.all_settled, "not everything was settled")
+        await self.checker.look()
+        accounts = await self.checker.account()
+        self.executions.read()
+        await self.checker.check_attempts(self.executions.executed_again)
+        assert self.checker.looks > 2, "the checker hardly looked: this drill proves nothing"
+        return accounts
+
+    async def finish(self, fault: str, times: int, recovery: str = "", *, dead: int = 0) -> report.Row:
+        """Account for every task; all but ``dead`` of them are completed. Returns the row, which is kept."""
+        accounts = await self.settle()
+        assert (accounts.lost, accounts.settled_twice) == (0, 0), accounts
+        assert (accounts.completed, accounts.dead) == (accounts.tasks - dead, dead), accounts
+        recoveries_s = self.recoveries_s or self.executions.recoveries_s
+        row = report.Row(
+            drill=self.name,
+            fault=fault,
+            times=times,
+            tasks=accounts.tasks,
+            lost=accounts.lost,
+            settled_twice=accounts.settled_twice,
+            executed_again=len(self.executions.executed_again),
+            recovery_p50_s=report.percentile(recoveries_s, 50) if recovery else None,
+            recovery_p99_s=report.percentile(recoveries_s, 99) if recovery else None,
+            recovery=recovery,
+            took_s=round(time.monotonic() - self._started_s, 1),
+        )
+        report.write(row)
+        return row
+
+
+@contextlib.asynccontextmanager
+async def open_drill(
+    name: str,
+    server: RedisServer,
+    tenant: str,
+    *,
+    workers: int = 2,
+    concurrency: int = 10,
+    lease_s: float = 3.0,
+    max_crashes: int = 1000,
+    url: str | None = None,
+    nap: Nap = mostly_short,
+    batch: int = 100,
+    backlog: int = 2000,
+    environments: Sequence[Mapping[str, str]] = ({},),
+    address_space_bytes: int | None = None,
+    killed_above_bytes: int | None = None,
+) -> AsyncIterator[Drill]:
+    """Start everything; end it all when the block ends or the checker goes red, whichever comes first.
+
+    ``url`` is where workers and the producer find Redis, if not where it is; the checker always goes straight to
+    the server. ``max_crashes`` is high, because a fault that comes a thousand times may meet one task often.
+    """
+    config = queue_config(lease_s=lease_s, max_crashes=max_crashes)
+    app = Headrace(url or server.url, tenant=tenant, queues=[config])
+    checker_app = Headrace(f"{server.url}?command_timeout_s=5&pool_size=4", tenant=tenant, queues=[config])
+    client = Redis(host=HOST, port=server.port, socket_timeout=5, protocol=2, retry=Retry(NoBackoff(), 0))
+    ledger = Ledger()
+    with tempfile.TemporaryDirectory(prefix="hr-marks-") as marks:
+        executions = Executions(Path(marks))
+        drill = Drill(name, server, app, checker_app, ledger, executions, Checker(checker_app, client, ledger))
+        drill.producer = Producer(app, ledger, lambda: drill.checker.completed, nap=nap, batch=batch, backlog=backlog)
+        drill.worker_environment = common = {
+            **worker_environment(config, Path(marks)),
+            "HEADRACE_TEST_URL": url or server.url,
+            "HEADRACE_TEST_TENANT": tenant,
+        }
+        drill.fleet = Fleet(
+            server,
+            tenant,
+            executions,
+            size=workers,
+            concurrency=concurrency,
+            environments=[{**common, **own} for own in environments],
+            address_space_bytes=address_space_bytes,
+            killed_above_bytes=killed_above_bytes,
+        )
+        try:
+            await checker_app.stats(QUEUE)  # defines the queue before anybody looks at it
+            with drill.fleet:
+                background = (
+                    drill.checker.run(),
+                    drill.fleet.keep(),
+                    drill.producer.run(),
+                    _read_marks(executions),
+                    _show_progress(drill),
+                )
+                async with _beside(*background):
+                    # A worker that does not reach Redis while it starts gives up; the faults are for those that run.
+                    await drill.until(lambda: drill.checker.workers >= workers, "the workers did not start")
+                    yield drill
+        finally:
+            await app.aclose()
+            await checker_app.aclose()
+            await client.aclose()
+
+
+@contextlib.asynccontextmanager
+async def _beside(*background: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+    """Run these beside the block. One that fails ends the block, and is what comes out of it."""
+    main = asyncio.current_task()
+    assert main is not None
+    failures: list[BaseException] = []
+
+    def ended(task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            failures.append(error)
+            main.cancel()
+
+    tasks = [asyncio.create_task(coroutine) for coroutine in background]
+    for task in tasks:
+        task.add_done_callback(ended)
+    try:
+        yield
+    except asyncio.CancelledError:
+        if not failures:
+            raise
+        main.uncancel()
+    finally:
+        await cancel_and_wait(*tasks)
+    if failures:
+        raise failures[0]
+
+
+async def _read_marks(executions: Executions) -> None:
+    while True:
+        executions.read()
+        await asyncio.sleep(0.1)
+
+
+async def _show_progress(drill: Drill) -> None:
+    while True:
+        await asyncio.sleep(_PROGRESS_EVERY_S)
+        print(drill.progress(), flush=True)

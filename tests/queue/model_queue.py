@@ -67,10 +67,16 @@ class ModelTask:
     """Failed attempts: number and reason."""
     settled_as: dict[int, Outcome] = field(default_factory=dict)
     """What each lease, by its token, was settled with."""
+    is_suspect: bool = False
+    """Another crash, and it is taken for poison: it waits in a line of its own."""
 
     @property
     def effective_level(self) -> str:
         return self.promoted or self.level
+
+    @property
+    def line(self) -> str:
+        return f"{self.capset}!" if self.is_suspect else self.capset
 
 
 @dataclass(slots=True)
@@ -211,7 +217,8 @@ class ModelQueue:
             return ExpectedClaim("unregistered")
         self._forward_due(repair_limit)
         self._reclaim_expired(repair_limit, _Jitter(random))
-        covered = frozenset(filter(worker.covers, self.capsets))
+        had_suspect = any(task.worker == worker_id and task.is_suspect for task in self.leases())
+        covered = self._covered(worker, had_suspect)
 
         status, claimed = "ok", []
         if worker.last_claim and worker.last_claim[0] == number:
@@ -226,6 +233,7 @@ class ModelQueue:
             claimed = self._lease_next(worker, covered, want, randoms)
             if claimed:
                 worker.last_claim = (number, [task.task_id for task in claimed])
+            covered = self._covered(worker, had_suspect or any(task.is_suspect for task in claimed))
             if len(claimed) < want:
                 # Nothing is left for this worker: what would wake its like is taken away, and it knows the next
                 # due time from this answer.
@@ -233,12 +241,23 @@ class ModelQueue:
                 self._made_ready -= covered
                 self._sooner_due = False
         self._wake_idle_workers()
+        tasks = [self._handed_out(task) for task in claimed]
+        if tasks and len(tasks) >= want:
+            return ExpectedClaim(status, tasks)  # its worker will not sleep, and is not told what to wait for
         soonest_us = self._soonest_us()
         return ExpectedClaim(
             status=status,
-            tasks=[self._handed_out(task) for task in claimed],
+            tasks=tasks,
             next_due_in_s=None if soonest_us is None else max(0.0, (soonest_us - self.now_us) / US),
             capsets=covered,
+        )
+
+    def _covered(self, worker: ModelWorker, has_suspect: bool) -> frozenset[str]:
+        """The lines the worker may claim from: nobody holds two suspects at a time."""
+        return frozenset(
+            line
+            for line in self.capsets
+            if worker.covers(line.removesuffix("!")) and not (has_suspect and line.endswith("!"))
         )
 
     def _lease_next(
@@ -246,7 +265,7 @@ class ModelQueue:
     ) -> list[ModelTask]:
         lines: dict[str, list[ModelTask]] = {name: [] for name in self.config.level_names()}
         for task in sorted(self._in_state(TaskState.QUEUED), key=_line_order, reverse=True):
-            if task.capset in covered:
+            if task.line in covered:
                 lines[task.effective_level].append(task)
         claimed: list[ModelTask] = []
         for random in randoms[:want]:
@@ -262,6 +281,8 @@ class ModelQueue:
             task.lease_us = self.now_us + min(round(self.config.lease_s * US), self._attempt_us(task))
             self._event(task, "claimed")
             claimed.append(task)
+            if task.is_suspect:
+                lines = {name: [t for t in line if not t.is_suspect] for name, line in lines.items()}
         return claimed
 
     def _handed_out(self, task: ModelTask) -> ClaimedTask:
@@ -415,7 +436,7 @@ class ModelQueue:
         stale = [worker for worker in stale if self.load(worker.worker) == 0]
         for worker in stale:
             del self.workers[worker.worker]
-        self.capsets = {""} | {task.capset for task in self._in_state(TaskState.QUEUED)}
+        self.capsets = {""} | {task.line for task in self._in_state(TaskState.QUEUED)}
         return len(finished), len(dead), len(stale)
 
     # ── steering ─────────────────────────────────────────────────────────────────────────────────────
@@ -516,7 +537,7 @@ class ModelQueue:
         for task in self.tasks.values():
             match task.state:
                 case TaskState.QUEUED:
-                    line = places["ready"].setdefault((task.effective_level, task.capset), {})
+                    line = places["ready"].setdefault((task.effective_level, task.line), {})
                     line[task.task_id] = task.place_us
                 case TaskState.SCHEDULED | TaskState.RETRYING:
                     places["delayed"][task.task_id] = task.due_us
@@ -632,9 +653,10 @@ class ModelQueue:
 
     def _make_ready(self, task: ModelTask) -> None:
         task.state, task.due_us, task.ended_us = TaskState.QUEUED, None, None
-        self._made_ready.add(task.capset)
-        if task.capset not in self.capsets:
-            self.capsets.add(task.capset)
+        task.is_suspect = task.crashes > 0 and task.crashes >= self.config.max_crashes - 1
+        self._made_ready.add(task.line)
+        if task.line not in self.capsets:
+            self.capsets.add(task.line)
             self._unheard_capset = True
 
     def _make_due(self, task: ModelTask, state: TaskState, due_us: int) -> None:

@@ -30,7 +30,14 @@ async def test_a_claim_says_which_capability_sets_to_listen_on(bench):
     await bench.register(OTHER, capabilities="gpu,ssd")
     await bench.queue.enqueue([new_task(capabilities=capset) for capset in ("gpu", "gpu,ssd", "fpga", "fpga,gpu")])
     assert sorted((await bench.ask()).capsets) == [""]
-    assert sorted((await bench.ask(worker=OTHER)).capsets) == ["", "gpu", "gpu,ssd"]
+    assert sorted((await bench.ask(5, worker=OTHER)).capsets) == ["", "gpu", "gpu,ssd"]
+
+
+async def test_a_claim_that_gets_all_it_asked_for_says_nothing_of_what_to_wait_for(bench):
+    await bench.put(delay_s=5)
+    await bench.put()
+    full = await bench.ask()
+    assert (len(full.tasks), full.capsets, full.next_repair_in_s) == (1, [], None)
 
 
 async def test_an_id_whose_task_was_deleted_by_hand_is_dropped(bench):

@@ -47,9 +47,9 @@ async def test_what_the_operator_defined_is_not_overwritten_by_an_app(bench):
 async def test_what_an_older_program_stored_is_put_into_the_form_the_scripts_read(bench):
     operators = msgspec.structs.replace(CONFIG, lease_s=60)
     await bench.queue.define(operators, owner="operator", generation=3)
-    bench.raw.hset(bench.key("config"), mapping={"format": 0, "packed": msgspec.msgpack.encode({"levels": []})})
+    bench.raw.hset(bench.key("config"), mapping={"format": 0, "level_names": msgspec.msgpack.encode([])})
     assert await bench.queue.define(CONFIG) == operators
-    assert bench.raw.hmget(bench.key("config"), "owner", "generation", "format") == [b"operator", b"3", b"1"]
+    assert bench.raw.hmget(bench.key("config"), "owner", "generation", "format") == [b"operator", b"3", b"2"]
     await bench.put()
     assert len(await bench.claim(1)) == 1
 

@@ -7,6 +7,7 @@ import contextlib
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 import hiredis
@@ -16,7 +17,8 @@ from structlog.testing import capture_logs
 
 from headrace.model.errors import BackendError, BackendUnavailable, PoolExhausted, UnsafeBackend
 from headrace.queue.connection import Connection
-from headrace.queue.driver import pack
+from headrace.queue.driver import Word, pack
+from headrace.queue.lanes import Lane
 from headrace.queue.settings import RedisSettings
 from headrace.queue.transport import Transport
 from tests.support.cluster import RedisClusterServers
@@ -37,12 +39,21 @@ async def connected(url: str) -> AsyncIterator[Connection]:
 
 
 async def round_trip(connection: Connection, key: str) -> None:
-    """A value goes in over the scripts' pool and comes out over a blocking client."""
+    """A value goes in over the scripts' pool and comes out over a blocking lane."""
     transport = Transport(connection)
     assert await transport.execute("RPUSH", key, "value") == 1
     blocking = connection.blocking(block_s=5.0)
-    assert await blocking.blpop([key], timeout=5) == (key.encode(), b"value")
-    assert await blocking.blpop([key], timeout=0.05) is None
+    assert await say(blocking, "BLPOP", key, 5) == [key.encode(), b"value"]
+    assert await say(blocking, "BLPOP", key, 0.05) is None
+
+
+async def say(lane: Lane, name: str, *words: Word) -> Any:
+    """One command over a lane; an error that it is answered with is raised."""
+    answers: list[Any] = []
+    await lane.exchange([pack(name, *words)], answers, (name, *words))
+    if isinstance(answers[0], Exception):
+        raise answers[0]
+    return answers[0]
 
 
 async def hears_a_message(connection: Connection, channel: str) -> None:
@@ -171,17 +182,17 @@ async def test_sentinel_password_stays_out_of_errors():
 async def test_blocking_client_follows_a_failover(sentinels: SentinelSet, tenant: str):
     async with connected(sentinels.url) as connection:
         blocking = connection.blocking(block_s=5.0)
-        assert await blocking.blpop([tenant], timeout=0.05) is None
+        assert await say(blocking, "BLPOP", tenant, 0.05) is None
         sentinels.failover()
 
         async def woken():
             await Transport(connection).execute("RPUSH", tenant, "value", patience_s=30.0)
             try:
-                return await blocking.blpop([tenant], timeout=1)
+                return await say(blocking, "BLPOP", tenant, 1)
             except (redis.RedisError, OSError):
                 return None  # the connection of before; the next call asks the sentinels
 
-        assert await eventually(woken) == (tenant.encode(), b"value")
+        assert await eventually(woken) == [tenant.encode(), b"value"]
 
 
 async def test_cluster(cluster: RedisClusterServers, tenant: str):
@@ -315,7 +326,7 @@ async def test_open_warms_half_of_the_pool_once_and_aclose_closes_everything():
         await asyncio.gather(*(connection.open() for _ in range(5)))
         await connection.open()
         assert clients_of(server) == 5
-        await connection.blocking(block_s=1.0).ping()
+        await say(connection.blocking(block_s=1.0), "PING")
         await connection.pubsub_client().ping()
         assert clients_of(server) == 7
         await connection.aclose()
@@ -357,7 +368,7 @@ async def test_says_that_the_pool_is_exhausted(mode: str, redis_server: RedisSer
 
         async def both_blocked():
             replies = []
-            await spare.ping()
+            await say(spare, "PING")
             with (servers.primary_of(key) if mode == "cluster" else redis_server).client() as client:
                 replies = [c for c in client.client_list() if c["cmd"] == "blpop" and "b" in c["flags"]]
             return len(replies) >= 2
@@ -365,7 +376,7 @@ async def test_says_that_the_pool_is_exhausted(mode: str, redis_server: RedisSer
         await eventually(both_blocked)
         with pytest.raises(PoolExhausted, match=r"all 2 connections were busy for 0.1 s; raise pool_size"):
             await transport.execute("GET", key)
-        await spare.rpush(key, "a", "b")
+        await say(spare, "RPUSH", key, "a", "b")
         assert sorted(value for _, value in await asyncio.gather(*held)) == [b"a", b"b"]
         assert await transport.execute("GET", f"{key}:free") is None
 
@@ -376,7 +387,7 @@ async def test_a_waiting_command_gets_the_connection_that_becomes_free(redis_ser
         held = asyncio.create_task(transport.execute("BLPOP", tenant, 0, patience_s=0.0))
         await asyncio.sleep(0)
         waiting = [asyncio.create_task(transport.execute("ECHO", str(number))) for number in range(20)]
-        await connection.blocking(block_s=1.0).rpush(tenant, "x")
+        await say(connection.blocking(block_s=1.0), "RPUSH", tenant, "x")
         await held
         assert await asyncio.gather(*waiting) == [str(number).encode() for number in range(20)]
 
@@ -391,7 +402,7 @@ async def test_cancelled_waiters_leave_the_pool_whole(redis_server: RedisServer,
         for task in waiting:
             task.cancel()
         await asyncio.gather(*waiting, return_exceptions=True)
-        await connection.blocking(block_s=1.0).rpush(tenant, "x")
+        await say(connection.blocking(block_s=1.0), "RPUSH", tenant, "x")
         await held
         assert await transport.execute("ECHO", "still here") == b"still here"
 

@@ -7,17 +7,17 @@ import pytest
 from headrace.model.errors import OutOfMemory
 from headrace.model.outcomes import Outcome, SettleStatus
 from tests.support.bench import CONFIG, WORKER, open_bench
-from tests.support.redis_server import RedisServer
+from tests.support.topology import installed
 
 
-async def test_with_memory_exhausted_new_tasks_are_refused_whole_and_the_rest_goes_on(tenant):
-    with RedisServer(fake_clock=True) as server:
-        server.clock.freeze()
+async def test_with_memory_exhausted_new_tasks_are_refused_whole_and_the_rest_goes_on(topology, tenant):
+    with installed(topology, frozen=True) as server:
         async with open_bench(server, tenant, CONFIG, WORKER) as bench:
+            owner = bench.owner.client()
             await bench.put(count=5, max_retries=0)
             done, dead, cancelled = await bench.claim(3)
             await bench.fail_attempt(dead)
-            bench.raw.config_set("maxmemory", "1")
+            owner.config_set("maxmemory", "1")
 
             before = bench.dump()
             with pytest.raises(OutOfMemory):
@@ -37,5 +37,6 @@ async def test_with_memory_exhausted_new_tasks_are_refused_whole_and_the_rest_go
             assert (await bench.queue.purge())[0] == 2
             await bench.inspector.stats()
 
-            bench.raw.config_set("maxmemory", "0")
+            owner.config_set("maxmemory", "0")
             await bench.put()
+            owner.close()

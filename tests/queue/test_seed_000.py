@@ -12,7 +12,7 @@ from examples.seed_000_weighted_lists import CONFIG
 from headrace.model.selection import boost_factor, choose_level, effective_weights
 from tests.support.bench import WORKER, Bench, open_bench
 from tests.support.chance import SIGNIFICANCE, chi_square, chi_square_p
-from tests.support.redis_server import RedisServer
+from tests.support.topology import installed
 
 WAITED_S = {"critical": 5.0, "high": 10.0, "normal": 45.0, "idle": 90.0}
 """The situation of the worked example: how long the oldest task of each level has waited. Low is empty."""
@@ -125,10 +125,9 @@ async def test_the_script_and_the_pure_function_agree_on_every_draw(bench):
 
 
 @pytest.fixture
-async def roomy_bench(tenant) -> AsyncIterator[Bench]:
-    """On a server of its own: a hundred thousand tasks would slow down everybody's look at the shared one."""
-    with RedisServer(fake_clock=True) as server:
-        server.clock.freeze()
+async def roomy_bench(topology, tenant) -> AsyncIterator[Bench]:
+    """On servers of its own: a hundred thousand tasks would slow down everybody's look at the shared ones."""
+    with installed(topology, frozen=True) as server:
         async with open_bench(server, tenant, CONFIG, WORKER) as bench:
             yield bench
 

@@ -12,12 +12,13 @@ from headrace.model.config import DEFAULT_LEVELS, DEFAULT_PROMOTIONS, QueueConfi
 from headrace.model.errors import TaskNotFound
 from headrace.model.outcomes import Outcome, SettleStatus
 from headrace.model.states import TaskState, WorkerState
-from headrace.model.trace import new_traceparent
 from tests.support.bench import WORKER, Bench, new_task, open_bench
 
 MINUTE_S = 60.0
 DAY_S = 86_400.0
 OTHER = "worker-2"
+
+TRACEPARENT = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 
 
 @pytest.fixture
@@ -490,7 +491,7 @@ async def test_the_statistics_have_depth_and_age_per_level_and_the_workers(bench
 
 
 async def test_a_record_has_the_fields_of_a_task(bench):
-    traceparent = new_traceparent()
+    traceparent = TRACEPARENT
     task_id = await bench.put_one("low", args=["clip.mp4"], capabilities="gpu", traceparent=traceparent)
     await bench.register(capabilities="gpu")
     created_s = bench.now_s
@@ -509,7 +510,7 @@ async def test_a_record_has_the_fields_of_a_task(bench):
 
 
 async def test_the_trace_reaches_the_worker_with_the_task(bench):
-    traceparent = new_traceparent()
+    traceparent = TRACEPARENT
     await bench.put_one("high", traceparent=traceparent)
     task = await bench.claim_one()
     assert msgspec.json.decode(task.message)["traceparent"] == traceparent

@@ -14,7 +14,7 @@ from headrace.model.outcomes import Outcome, SettleStatus
 from headrace.model.states import TaskState
 from tests.support.bench import WORKER, Bench, open_bench
 from tests.support.chance import SIGNIFICANCE, chi_square, chi_square_p
-from tests.support.redis_server import RedisServer
+from tests.support.topology import installed
 
 SHARES = {"critical": 0.6, "default": 0.3, "low": 0.1}
 RESCUER = "worker-2"
@@ -62,10 +62,9 @@ async def test_a_hundred_evenly_spread_draws_are_60_critical_30_default_and_10_l
 
 
 @pytest.fixture
-async def roomy(tenant) -> AsyncIterator[Bench]:
-    """The weighted queue on a server of its own: so many tasks would slow down everybody's look at the shared one."""
-    with RedisServer(fake_clock=True) as server:
-        server.clock.freeze()
+async def roomy(topology, tenant) -> AsyncIterator[Bench]:
+    """The weighted queue on servers of its own: so many tasks would slow down everybody's look at the shared ones."""
+    with installed(topology, frozen=True) as server:
         async with open_bench(server, tenant, CONFIG_WEIGHTED, WORKER) as bench:
             yield bench
 

@@ -138,7 +138,7 @@ async def test_jitter_takes_off_up_to_its_share_and_spreads_a_batch(bench_with):
     async with bench_with(retry=RetryPolicy(base_s=8, jitter=0.25)) as bench:
         ids = await bench.put(count=200)
         tasks = await bench.claim(200)
-        rows = [[task.task_id, task.token, "retry", problem_text(), -1] for task in tasks]
+        rows = [[task.task_id, task.token, "retry", problem_text()] for task in tasks]
         await bench.run("settle", {"random": 0.5, "rows": rows})
         delays_us = []
         for task_id in ids:
@@ -156,5 +156,5 @@ async def test_jitter_takes_off_up_to_its_share_and_spreads_a_batch(bench_with):
 async def test_without_jitter_chance_has_no_say(bench, draw):
     task_id = await bench.put_one()
     task = await bench.claim_one()
-    await bench.run("settle", {"random": draw, "rows": [[task_id, task.token, "retry", problem_text(), -1]]})
+    await bench.run("settle", {"random": draw, "rows": [[task_id, task.token, "retry", problem_text()]]})
     assert bench.score("delayed", task_id) == bench.clock.now_us + 1_000_000

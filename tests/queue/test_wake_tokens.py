@@ -20,11 +20,12 @@ def tokens(bench: Bench, capset: str = "") -> int:
 
 
 async def test_a_worker_that_blocks_is_woken_by_an_enqueue(bench):
-    async with redis.asyncio.Redis.from_url(bench.server.url, protocol=2) as sleeper:
+    async with redis.asyncio.Redis.from_url(bench.owner.url, protocol=2) as sleeper:
         blocked = asyncio.ensure_future(sleeper.blpop([bench.keys.wake("")], timeout=0))
 
         async def is_blocked() -> bool:
-            return any(client["cmd"] == "blpop" for client in bench.raw.client_list())
+            with bench.owner.client() as client:
+                return any(other["cmd"] == "blpop" for other in client.client_list())
 
         await eventually(is_blocked)
         await bench.put()

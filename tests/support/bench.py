@@ -24,6 +24,7 @@ from headrace.queue.transport import ScriptCall, Transport
 from tests.support.clock import ServerClock
 from tests.support.redis_server import RedisServer
 from tests.support.snapshot import snapshot
+from tests.support.topology import Installation
 
 WORKER = "worker-1"
 OTHER = "worker-2"
@@ -35,7 +36,7 @@ CONFIG = QueueConfig("verbs")
 class Bench:
     """A defined queue, a clock to move, and a raw client to look underneath."""
 
-    def __init__(self, server: RedisServer, transport: Transport, tenant: str, config: QueueConfig) -> None:
+    def __init__(self, server: Installation, transport: Transport, tenant: str, config: QueueConfig) -> None:
         self.server = server
         self.transport = transport
         self.tenant = tenant
@@ -46,6 +47,11 @@ class Bench:
         # The driver's types cover every protocol at once; what a test reads here it knows.
         self.raw: Any = server.client()
         self._claims = 0
+
+    @property
+    def owner(self) -> RedisServer:
+        """The server that holds this queue, for what is about a server and not about keys."""
+        return self.server.owner_of(self.keys.config)
 
     @property
     def clock(self) -> ServerClock:
@@ -96,7 +102,7 @@ class Bench:
             "random": 0.0,
             "repair_limit": self.config.repair_limit,
         }
-        return wire.claim_reply(await self.run("claim", request)).tasks
+        return wire.claim_reply(await self.run_packed("claim", request)).tasks
 
     async def settle(
         self, task: ClaimedTask, outcome: Outcome, *, body: str = "", after_s: float | None = None
@@ -124,9 +130,14 @@ class Bench:
 
     async def run(self, name: str, request: Any) -> list[Any]:
         """A script with a request of the test's own making."""
-        (reply,) = await self.transport.run(ScriptCall(script(name), self.keys.fixed, (wire.pack(request),)))
-        answer: list[Any] = wire.unpack(reply)
+        answer: list[Any] = wire.unpack(await self.run_packed(name, request))
         return answer
+
+    async def run_packed(self, name: str, request: Any) -> bytes:
+        """The same, with the answer as it comes."""
+        (reply,) = await self.transport.run(ScriptCall(script(name), self.keys.fixed, (wire.pack(request),)))
+        assert isinstance(reply, bytes)
+        return reply
 
     # ── underneath ───────────────────────────────────────────────────────────────────────────────────
 
@@ -143,17 +154,17 @@ class Bench:
         found = snapshot(self.raw, f"{self.keys.prefix}*")
         return {key: (content, self.raw.pttl(key)) for key, content in found.items()}
 
-    def events(self) -> list[list[Any]]:
+    def events(self) -> list[tuple[str, str, str, int, str, str]]:
         """The rows of the event stream, flattened: id, kind, level, attempt, worker, detail."""
         entries = self.raw.xrange(self.key("events"))
-        return [row for _, fields in entries for row in msgspec.msgpack.decode(fields[b"rows"])]
+        return [row for _, fields in entries for row in wire.event_rows(fields[b"rows"])]
 
 
 OpenBench = Callable[..., AbstractAsyncContextManager[Bench]]
 
 
 @asynccontextmanager
-async def open_bench(server: RedisServer, tenant: str, config: QueueConfig, *workers: str) -> AsyncIterator[Bench]:
+async def open_bench(server: Installation, tenant: str, config: QueueConfig, *workers: str) -> AsyncIterator[Bench]:
     """Connect, define the queue, register ``workers``; and leave without a connection open."""
     connection = Connection(RedisSettings.from_url(server.url))
     await connection.open()

@@ -23,6 +23,7 @@ import time
 from pathlib import Path
 
 _LIBFAKETIME = "/usr/lib/*/faketime/libfaketime.so.1"
+_LIBFAKETIME_FOR_THREADS = "/usr/lib/*/faketime/libfaketimeMT.so.1"
 _LIBC = "/lib/*/libc.so.6"
 
 
@@ -93,6 +94,15 @@ class ServerClock:
         replacement = self._file.with_suffix(".next")
         replacement.write_text(text + "\n")
         os.replace(replacement, self._file)
+
+
+def shifted_clock(offset_s: int) -> dict[str, str]:
+    """The variables that put a process under a wall clock which is off by ``offset_s``; its monotonic one stays."""
+    return {
+        "LD_PRELOAD": _library(_LIBFAKETIME_FOR_THREADS),
+        "FAKETIME": f"{offset_s:+d}",
+        "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+    }
 
 
 def _library(pattern: str) -> str:

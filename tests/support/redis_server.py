@@ -10,7 +10,7 @@ import signal
 import socket
 import subprocess
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -41,7 +41,8 @@ class RedisServer:
     ``config`` holds lines of redis.conf as (directive, value) pairs, after the defaults (nothing persisted,
     loopback only), so they win. ``username`` and ``password`` are what ``url`` and ``client`` log in with;
     ``password`` without ``username`` also becomes ``requirepass``. ``fake_clock`` gives the server a
-    ``clock`` that the test moves. Stopping and starting again keeps port, directory and clock.
+    ``clock`` that the test moves; ``clock`` puts it under the clock of another server. ``environment`` is added
+    to the test's own. Stopping and starting again keeps port, directory and clock.
     """
 
     def __init__(
@@ -49,10 +50,12 @@ class RedisServer:
         config: Iterable[tuple[str, str]] = (),
         *,
         fake_clock: bool = False,
+        clock: ServerClock | None = None,
         tls: TlsFiles | None = None,
         username: str | None = None,
         password: str | None = None,
         sentinel: bool = False,
+        environment: Mapping[str, str] | None = None,
     ) -> None:
         self.port = free_port()
         self.directory = Path(tempfile.mkdtemp(prefix="hr-redis-"))
@@ -60,8 +63,9 @@ class RedisServer:
         self.tls = tls
         self.username = username
         self.password = password
-        self._clock = ServerClock(self.directory) if fake_clock else None
+        self._clock = ServerClock(self.directory) if fake_clock else clock
         self._config = list(config)
+        self._environment = dict(environment or {})
         self._sentinel = sentinel
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -81,7 +85,7 @@ class RedisServer:
         conf = self.directory / "redis.conf"
         if not conf.exists():  # a sentinel keeps its state in this file: write it once
             conf.write_text(self._render())
-        environment = dict(os.environ)
+        environment = os.environ | self._environment
         if self._clock is not None:
             environment |= self._clock.environment()
         command = ["redis-server", str(conf)]
@@ -158,6 +162,14 @@ class RedisServer:
     @property
     def unix_url(self) -> str:
         return f"unix://{self._userinfo()}{self.unix_socket}"
+
+    @property
+    def primaries(self) -> list[RedisServer]:
+        """Itself: the one server that holds data. See ``tests.support.topology``."""
+        return [self]
+
+    def owner_of(self, key: str) -> RedisServer:
+        return self
 
     def client(self, **options: Any) -> redis.Redis:
         """A synchronous client that returns bytes and never retries."""

@@ -1,29 +1,47 @@
-"""One primary, two replicas and three sentinels, all real processes."""
+"""One primary, two replicas and three sentinels, all real processes.
+
+A fake clock is shared by the primary and its replicas, so that the time goes on where it was after a failover.
+The sentinels stay on the host's clock: they measure each other's and the servers' silence with it, and a clock
+that stands still or leaps would make them blind or nervous. Between primary and replica the same is true of
+``repl-timeout``, a span on the wall clock: a leap of a minute would cut the link. It is switched off there.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 import redis
 
+from tests.support.clock import ServerClock
 from tests.support.redis_server import HOST, RedisServer
 from tests.support.waiting import unless_cut_off, wait_until
 
 SERVICE = "mymaster"
 _QUORUM = 2
+_NEVER_S = "2147483647"
 
 
 class SentinelSet:
-    """A small Sentinel installation that fails over about two seconds after its primary has died."""
+    """A small Sentinel installation that fails over about two seconds after its primary has died.
 
-    def __init__(self, *, down_after_ms: int = 1000) -> None:
-        primary = RedisServer()
-        # repl-diskless-sync-delay: a fresh replica need not wait five seconds for others to join its sync.
-        replicas = [RedisServer([("replicaof", f"{HOST} {primary.port}")]) for _ in range(2)]
+    ``config`` holds further lines of redis.conf for the primary and the replicas.
+    """
+
+    def __init__(
+        self, *, down_after_ms: int = 1000, config: Iterable[tuple[str, str]] = (), fake_clock: bool = False
+    ) -> None:
+        primary = RedisServer(fake_clock=fake_clock)
+        self._clock = primary.clock if fake_clock else None
+        replicas = [RedisServer([("replicaof", f"{HOST} {primary.port}")], clock=self._clock) for _ in range(2)]
         self.servers = [primary, *replicas]
+        # repl-diskless-sync-delay: a fresh replica need not wait five seconds for others to join its sync.
+        lines = [("repl-diskless-sync-delay", "0"), ("repl-ping-replica-period", "1"), *config]
+        if fake_clock:
+            lines.append(("repl-timeout", _NEVER_S))
         for server in self.servers:
-            server.add_config([("repl-diskless-sync-delay", "0"), ("repl-ping-replica-period", "1")])
+            server.add_config(lines)
         self.sentinels = [
             RedisServer(
                 [
@@ -64,6 +82,23 @@ class SentinelSet:
         port = self._primary_port()
         return next(server for server in self.servers if server.port == port)
 
+    @property
+    def primaries(self) -> list[RedisServer]:
+        return [self.primary]
+
+    def owner_of(self, key: str) -> RedisServer:
+        return self.primary
+
+    @property
+    def clock(self) -> ServerClock:
+        if self._clock is None:
+            raise RuntimeError("these servers run on the host's clock; start them with fake_clock=True")
+        return self._clock
+
+    def client(self, **options: Any) -> redis.Redis:
+        """A synchronous client of whoever is the primary now."""
+        return self.primary.client(**options)
+
     def kill_primary(self) -> RedisServer:
         """Crash the primary and return it at once; ``wait_for_other_primary`` sees the failover through."""
         victim = self.primary
@@ -81,11 +116,16 @@ class SentinelSet:
         This waits until the old primary has been demoted. Sentinel takes up to ten seconds over that, and
         until then the old primary goes on accepting writes, which are lost with its demotion.
         """
-        old = self.primary
-        wait_until(unless_cut_off(self._ask_for_failover), 60, "no sentinel accepted the failover")
+        old = self.begin_failover()
         new = self.wait_for_other_primary(old)
         self.wait_until_settled()
         return new
+
+    def begin_failover(self) -> RedisServer:
+        """Ask for a switch-over and return the old primary at once."""
+        old = self.primary
+        wait_until(unless_cut_off(self._ask_for_failover), 60, "no sentinel accepted the failover")
+        return old
 
     def wait_until_settled(self) -> None:
         """Wait until the sentinels agree on the primary and every running server follows it."""

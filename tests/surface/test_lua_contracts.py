@@ -39,6 +39,6 @@ def test_a_script_uses_no_randomness_of_its_own_and_no_undeclared_prefix(name: s
 def test_base_names_the_fixed_keys_in_their_order() -> None:
     base = (LUA / "lib" / "base.lua").read_text()
     declared = [
-        word for line in base.splitlines() if "KEYS[" in line for word in line.split("=")[0].split() if "_key" in word
+        word for line in base.splitlines() if "(KEYS" in line for word in line.split("=")[0].split() if "_key" in word
     ]
     assert [word.strip(",").removesuffix("_key") for word in declared] == list(FIXED)

@@ -35,7 +35,7 @@ def test_a_queue_needs_a_name_and_nothing_else():
     assert (config.default_level, config.selection, config.boosts) == ("medium", "strict", ())
     assert (config.lease_s, config.heartbeat_s, config.worker_dead_after_s) == (30, 10, 90)
     assert config.retry == RetryPolicy(base_s=1, max_s=300, jitter=0, timeout_factor=1.5)
-    assert (config.max_crashes, config.repair_limit) == (3, 200)
+    assert (config.max_crashes, config.repair_limit) == (3, 20)
     assert (config.idempotency_window_s, config.dead_letter_retention_s) == (86_400, 30 * 86_400)
 
 

@@ -69,6 +69,12 @@ def test_defaults():
     settings = RedisSettings()
     assert (settings.pool_size, settings.pool_wait_s) == (20, 4.0)
     assert (settings.connect_timeout_s, settings.command_timeout_s) == (4.0, 10.0)
+    assert (settings.confirm_replicas, settings.confirm_timeout_s) == (0, 1.0)
+
+
+def test_reads_what_replicas_must_confirm():
+    settings = RedisSettings.from_url("redis+sentinel://s1/m?confirm_replicas=2&confirm_timeout_s=0.25")
+    assert (settings.confirm_replicas, settings.confirm_timeout_s) == (2, 0.25)
 
 
 @pytest.mark.parametrize(
@@ -106,6 +112,10 @@ def test_defaults():
         ("redis://h?connect_timeout_s=inf", "connect_timeout_s", "above 0"),
         ("redis://h?command_timeout_s=nan", "command_timeout_s", "above 0"),
         ("redis://h?command_timeout_s=soon", "command_timeout_s", "number of seconds"),
+        ("redis://h?confirm_replicas=-1", "confirm_replicas", "0 or more"),
+        ("redis://h?confirm_replicas=all", "confirm_replicas", "whole number"),
+        ("redis://h?confirm_timeout_s=0", "confirm_timeout_s", "above 0"),
+        ("redis://h?confirm_replicas=1&confirm_timeout_s=10", "confirm_timeout_s", "below command_timeout_s (10)"),
         ("redis://h?tls_ca_file=/ca.pem", "tls_ca_file", "rediss://"),
         ("rediss://h?tls_ca_file=", "tls_ca_file", "empty"),
         ("rediss://h?tls_check_hostname=no", "tls_check_hostname", "true or false"),

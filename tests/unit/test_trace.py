@@ -46,13 +46,6 @@ def test_anything_else_is_refused(value):
     assert str(caught.value) == f"traceparent: {shown} is not a W3C traceparent (00-<32 hex>-<16 hex>-<2 hex>)"
 
 
-def test_a_new_root_is_a_sampled_traceparent_of_its_own():
-    first, second = trace.new_traceparent(), trace.new_traceparent()
-    assert trace.check_traceparent("traceparent", first) == first
-    assert first.endswith("-01")
-    assert trace.trace_id_of(first) != trace.trace_id_of(second)
-
-
 def test_a_child_is_the_same_trace_with_another_span():
     child = trace.child_of(ROOT)
     assert trace.check_traceparent("traceparent", child) == child
@@ -65,9 +58,17 @@ def test_a_task_without_a_trace_has_no_trace_id():
     assert trace.trace_id_of("") == ""
 
 
-def test_outside_of_any_trace_a_task_starts_a_new_one():
+def test_outside_of_any_trace_a_task_carries_none_and_begins_its_own():
     assert trace.current_traceparent() == ""
-    assert trace.trace_id_of(trace.for_enqueue()) != trace.trace_id_of(trace.for_enqueue())
+    assert trace.for_enqueue() == ""
+    begun = trace.of_task("01a1ec42-7738-767b-844a-520b451cdeda", "")
+    assert trace.check_traceparent("traceparent", begun) == begun
+    assert begun.endswith("-01")  # sampled
+    assert trace.trace_id_of(begun) == "01a1ec427738767b844a520b451cdeda"
+
+
+def test_a_task_that_carries_a_trace_goes_on_with_it():
+    assert trace.of_task("01a1ec42-7738-767b-844a-520b451cdeda", ROOT) == ROOT
 
 
 def test_what_a_handler_enqueues_goes_on_with_its_trace():
@@ -112,7 +113,7 @@ def test_an_invalid_open_telemetry_span_is_not(monkeypatch):
 def test_the_trace_of_a_handler_goes_before_an_open_telemetry_span(monkeypatch):
     api = SimpleNamespace(get_current_span=lambda: span(valid=True))
     monkeypatch.setitem(sys.modules, "opentelemetry.trace", api)
-    own = trace.new_traceparent()
+    own = trace.child_of(ROOT)
     token = trace.enter(own)
     try:
         assert trace.trace_id_of(trace.for_enqueue()) == trace.trace_id_of(own)

@@ -11,7 +11,7 @@ import pytest
 
 from headrace import Headrace, Level, QueueConfig, RetryPolicy
 from headrace.worker.worker import Worker
-from tests.support.redis_server import RedisServer
+from tests.support.topology import Installation
 
 QUICK = QueueConfig(
     "jobs",
@@ -24,10 +24,10 @@ QUICK = QueueConfig(
 
 
 @pytest.fixture
-def app(redis_server: RedisServer, tenant: str) -> Headrace:
+def app(any_redis: Installation, tenant: str) -> Headrace:
     """An app of the test's own tenant, with the queues jobs and other. Close it by running a worker."""
     other = QueueConfig("other", lease_s=2.0, heartbeat_s=0.3)
-    return Headrace(redis_server.url, tenant=tenant, queues=[QUICK, other])
+    return Headrace(any_redis.url, tenant=tenant, queues=[QUICK, other])
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ import pytest
 
 from headrace import Headrace, TaskState
 from tests.support.redis_server import RedisServer
+from tests.support.topology import Installation
 from tests.support.waiting import eventually
 from tests.support.worker_process import WorkerProcess
 from tests.worker import fault_app
@@ -21,7 +22,7 @@ PATIENCE_S = 90
 class Bench:
     """An app bound to the test's tenant, and what the workers wrote down."""
 
-    def __init__(self, server: RedisServer, tenant: str) -> None:
+    def __init__(self, server: Installation, tenant: str) -> None:
         self.server = server
         self.tenant = tenant
         self.app = Headrace(server.url, tenant=tenant, queues=fault_app.app.declared_queues)
@@ -70,8 +71,8 @@ class Bench:
 
 
 @pytest.fixture
-async def bench(redis_server: RedisServer, tenant: str) -> AsyncIterator[Bench]:
-    made = Bench(redis_server, tenant)
+async def bench(any_redis: Installation, tenant: str) -> AsyncIterator[Bench]:
+    made = Bench(any_redis, tenant)
     yield made
     await made.app.aclose()
     made._client.close()

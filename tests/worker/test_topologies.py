@@ -1,39 +1,31 @@
-"""The whole way, enqueue to result, on Sentinel, on Cluster, and over TLS with an ACL user."""
+"""The whole way, enqueue to result, with queues on several nodes where there are several, and over TLS."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from pathlib import Path
-
-import pytest
 
 from headrace import Headrace, QueueConfig, TaskContext
 from headrace.worker.worker import Worker
-from tests.support.cluster import RedisClusterServers
 from tests.support.redis_server import RedisServer
-from tests.support.sentinel import SentinelSet
 from tests.support.tls import make_tls_files
+from tests.support.topology import Installation
 
 PATIENCE_S = 90
 
 
-@pytest.fixture(params=["sentinel", "cluster", "tls"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    if request.param == "sentinel":
-        with SentinelSet() as sentinels:
-            yield sentinels.url
-    elif request.param == "cluster":
-        with RedisClusterServers() as cluster:
-            yield cluster.url
-    else:
-        tls = make_tls_files(tmp_path)
-        rules = [("user", "app on >secret ~hr:* &hr:* +@all"), ("user", "default off")]
-        with RedisServer(rules, tls=tls, username="app", password="secret") as server:
-            yield server.url
+async def test_tasks_flow_and_wake_idle_workers(any_redis: Installation, tenant: str) -> None:
+    await tasks_flow(any_redis.url, tenant)
 
 
-async def test_tasks_flow_and_wake_idle_workers(url: str, tenant: str) -> None:
+async def test_tasks_flow_over_tls_with_an_acl_user(tenant: str, tmp_path: Path) -> None:
+    tls = make_tls_files(tmp_path)
+    rules = [("user", "app on >secret ~hr:* &hr:* +@all"), ("user", "default off")]
+    with RedisServer(rules, tls=tls, username="app", password="secret") as server:
+        await tasks_flow(server.url, tenant)
+
+
+async def tasks_flow(url: str, tenant: str) -> None:
     # Four queues: in a cluster they live on different nodes.
     queues = [f"jobs-{number}" for number in range(4)]
     app = Headrace(url, tenant=tenant, queues=[QueueConfig(name) for name in queues])

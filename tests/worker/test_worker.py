@@ -34,7 +34,8 @@ from headrace import (
 from headrace.model.trace import current_traceparent, trace_id_of
 from headrace.queue.queue import Queue
 from headrace.worker.worker import Worker
-from tests.support.redis_server import RedisServer, free_port
+from tests.support.redis_server import free_port
+from tests.support.topology import Installation
 from tests.support.waiting import eventually
 from tests.worker import process_tasks
 
@@ -254,7 +255,7 @@ async def test_cancelling_a_running_task_stops_its_handler(app: Headrace, runnin
 
 
 async def test_a_cancellation_whose_message_is_lost_arrives_with_the_heartbeat(
-    app: Headrace, running: Running, redis_server: RedisServer, tenant: str
+    app: Headrace, running: Running, any_redis: Installation, tenant: str
 ) -> None:
     seen = threading.Event()
 
@@ -269,7 +270,7 @@ async def test_a_cancellation_whose_message_is_lost_arrives_with_the_heartbeat(
         task = await look.enqueue()
         await eventually(lambda: _is(task, TaskState.EXECUTING), timeout_s=PATIENCE_S)
         # The mark without its message: what a lost pub/sub message looks like.
-        redis_server.client().hset(f"hr:{{{tenant}/jobs}}:task:{task.id}", "cancel", "1")
+        any_redis.client().hset(f"hr:{{{tenant}/jobs}}:task:{task.id}", "cancel", "1")
         with pytest.raises(TaskCancelled):
             await task.result(PATIENCE_S)
         assert await asyncio.to_thread(seen.wait, PATIENCE_S)
@@ -395,7 +396,9 @@ async def test_a_busy_queue_does_not_keep_another_one_out(app: Headrace, running
     tasks = await app.enqueue_many([there.call() for _ in range(20)])
     async with running(queues=None, concurrency=1):
         await asyncio.gather(*(task.result(PATIENCE_S) for task in tasks))
-        assert order.count("jobs") <= 40, "they take turns"
+        # Up to the last of the others: how long the news of its result takes is not what this is about.
+        until_the_last = order[: len(order) - order[::-1].index("other")]
+        assert until_the_last.count("jobs") <= 40, "they take turns"
 
 
 async def test_capabilities_decide_who_runs_a_task(app: Headrace, running: Running) -> None:
@@ -481,7 +484,7 @@ async def test_health_answers_over_http_even_while_a_handler_blocks_the_loop(app
 
 
 async def test_a_worker_whose_record_was_purged_registers_again(
-    app: Headrace, running: Running, redis_server: RedisServer, tenant: str
+    app: Headrace, running: Running, any_redis: Installation, tenant: str
 ) -> None:
     @app.task(queue="jobs")
     async def plain() -> str:
@@ -489,7 +492,7 @@ async def test_a_worker_whose_record_was_purged_registers_again(
 
     async with running() as worker:
         assert await (await plain.enqueue()).result(PATIENCE_S) == "done"
-        redis_server.client().delete(f"hr:{{{tenant}/jobs}}:worker:{worker.identity.worker}")
+        any_redis.client().delete(f"hr:{{{tenant}/jobs}}:worker:{worker.identity.worker}")
         assert await (await plain.enqueue()).result(PATIENCE_S) == "done"
 
 

@@ -1,0 +1,46 @@
+"""When tasks are claimed before there is room to run them."""
+
+from __future__ import annotations
+
+from headrace.worker.ahead import Ahead
+
+
+def measured(*, handler_s: float, round_trip_s: float) -> Ahead:
+    ahead = Ahead(5)
+    for _ in range(200):
+        ahead.handled(handler_s)
+        ahead.exchanged(round_trip_s)
+    return ahead
+
+
+def test_nothing_is_held_before_a_task_has_been_measured():
+    ahead = Ahead(5)
+    ahead.exchanged(0.001)
+    assert ahead.count() == 0
+
+
+def test_short_tasks_are_held_as_many_as_run():
+    assert measured(handler_s=0.001, round_trip_s=0.0005).count() == 5
+    assert measured(handler_s=0.0, round_trip_s=0.0005).count() == 5
+
+
+def test_nothing_is_held_where_a_round_trip_does_not_matter():
+    assert measured(handler_s=0.1, round_trip_s=0.0005).count() == 0
+
+
+def test_it_follows_a_change_of_work():
+    ahead = measured(handler_s=0.001, round_trip_s=0.0005)
+    for _ in range(3):
+        ahead.handled(60.0)
+    assert ahead.count() == 0
+    for _ in range(300):
+        ahead.handled(0.001)
+    assert ahead.count() == 5
+
+
+def test_what_got_stuck_is_not_held_again_before_a_handler_has_ended():
+    ahead = measured(handler_s=0.001, round_trip_s=0.0005)
+    ahead.got_stuck()
+    assert ahead.count() == 0
+    ahead.handled(0.001)
+    assert ahead.count() == 5
