@@ -3,6 +3,7 @@
 #
 #   redis-server   the tests start private servers of their own, on free ports
 #   libfaketime    the tests move a server's clock with it
+#   gcc            the tests build the small library with which they cut a server's power
 #
 # Debian's redis-server package starts a service on port 6379 and enables it at boot. Nobody asked for
 # that here, so both are prevented. A server that was installed before is left as it is.
@@ -21,9 +22,14 @@ has_libfaketime() {
         compgen -G '/usr/local/lib/faketime/libfaketime.so.1' >/dev/null
 }
 
+has_c_compiler() {
+    command -v cc >/dev/null
+}
+
 missing_packages() {
     has_redis_server || echo redis-server
     has_libfaketime || echo libfaketime
+    has_c_compiler || printf '%s\n' gcc libc6-dev
 }
 
 # invoke-rc.d asks policy-rc.d before it starts a service; 101 means "not allowed". A policy that the
