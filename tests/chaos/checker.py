@@ -129,13 +129,15 @@ class Checker:
     async def check_attempts(self, ids: Iterable[str]) -> None:
         """Each completed task carries the result of the attempt that held its lease, and not of one before it.
 
-        The handlers return the number of their attempt, and the queue counts attempts on its own.
+        The handlers return the number of their attempt (some of them among other things), and the queue counts
+        attempts on its own.
         """
         for task_id in ids:
             record = await self._app.handle(QUEUE, task_id).record()
             attempt = record.retry_count + 1
-            if record.state is TaskState.COMPLETED and record.result != attempt:
-                raise Violation(f"{task_id} was settled by attempt {record.result} while attempt {attempt} held it")
+            settled_by = record.result["attempt"] if isinstance(record.result, dict) else record.result
+            if record.state is TaskState.COMPLETED and settled_by != attempt:
+                raise Violation(f"{task_id} was settled by attempt {settled_by} while attempt {attempt} held it")
 
     # ── the laws ─────────────────────────────────────────────────────────────────────────────────────
 

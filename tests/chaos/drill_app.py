@@ -123,11 +123,11 @@ async def outlive_timeout(ctx: TaskContext) -> int:
     return ctx.attempt
 
 
-async def wall_clock(ctx: TaskContext) -> float:
+async def wall_clock(ctx: TaskContext) -> dict[str, float]:
     """What this worker takes for the time; slowly, so that a batch is shared by all workers."""
     with _marked(ctx):
         await asyncio.sleep(0.2)
-        return time.time()
+    return {"attempt": ctx.attempt, "time_s": time.time()}
 
 
 async def poison(ctx: TaskContext) -> None:

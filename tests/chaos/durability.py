@@ -205,6 +205,10 @@ async def measure(setup: Setup, crashes: int) -> Finding:
         assert finding.lost == 0, finding
     if setup.promise == "a little":
         assert (finding.farthest_loss_s or 0.0) <= setup.within_s, finding
+    if setup.promise == "none":
+        # Not a promise, but a proof that losses are counted. What was confirmed after the restart is still there.
+        doomed = {task_id for task_id, at_s in ledger.confirmed_at_s.items() if at_s < crashed_at_s[-1]}
+        assert doomed <= set(lost), finding
     return finding
 
 

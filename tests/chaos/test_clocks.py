@@ -97,7 +97,7 @@ async def _worker_clocks_off_by_s(drill: Drill) -> set[int]:
     task = drill.app.remote("wall_clock", queue=QUEUE)
     handles = await drill.ledger.enqueue(drill.app, [task.call() for _ in range(100)])
     drill.producer.wanted += len(handles)
-    times_s = [await handle.result(timeout_s=PATIENCE_S) for handle in handles]
+    times_s = [(await handle.result(timeout_s=PATIENCE_S))["time_s"] for handle in handles]
     return {round((time_s - time.time()) / HOUR_S) * HOUR_S for time_s in times_s}
 
 

@@ -16,8 +16,6 @@ async def test_a_crash_costs_no_more_than_is_promised(setup: Setup) -> None:
     finding = await measure(setup, crashes=1)
     print(f"\n{finding}")
     assert finding.confirmed > 20
-    if setup.promise == "none":
-        assert finding.lost == finding.confirmed, "the counting works: what must be lost is found to be"
 
 
 def test_the_table_goes_between_its_markers(tmp_path: Path) -> None:
