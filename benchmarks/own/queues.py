@@ -15,13 +15,13 @@ from benchmarks.redis_server import Server
 from headrace import Headrace, QueueConfig
 from headrace.model.outcomes import Outcome, Settlement
 from headrace.model.task import ClaimedTask, NewTask
-from headrace.queue.queue import MAX_TASKS_PER_CALL, Queue
+from headrace.queue.queue import MAX_NEW_TASKS_PER_CALL, MAX_TASKS_PER_CALL, Queue
 from headrace.queue.transport import Transport
 
 WORKER = "bench"
 CAPACITY = 256
 """The concurrency at which Headrace runs beside the others."""
-BATCH = CAPACITY // 2
+BATCH = min(CAPACITY // 2, MAX_TASKS_PER_CALL)
 """What a worker of that concurrency claims and settles at once: it keeps two round trips under way."""
 FILLING = 2
 """Calls under way while a queue is filled: Redis works on one while the next is made."""
@@ -54,9 +54,9 @@ class Bench:
     async def fill(self, queues: Sequence[Queue], count: int) -> None:
         """Enqueue ``count`` tasks into each queue."""
         pending = (
-            (queue, min(MAX_TASKS_PER_CALL, count - start))
+            (queue, min(MAX_NEW_TASKS_PER_CALL, count - start))
             for queue in queues
-            for start in range(0, count, MAX_TASKS_PER_CALL)
+            for start in range(0, count, MAX_NEW_TASKS_PER_CALL)
         )
 
         async def fill_some() -> None:
@@ -67,7 +67,7 @@ class Bench:
 
     async def claim(self, queue: Queue, want: int) -> list[ClaimedTask]:
         """Claim, and insist on getting as many as there should be."""
-        reply = await queue.claim(WORKER, want, number=next(self._numbers))
+        reply = await queue.claim(WORKER, want, number=next(self._numbers), selection="strict")
         return complete(reply.tasks, want)
 
     async def claim_many(self, queue: Queue, want: int) -> list[ClaimedTask]:
@@ -85,7 +85,9 @@ class Bench:
 
     async def settle_and_claim(self, queue: Queue, held: Sequence[ClaimedTask]) -> list[ClaimedTask]:
         """Settle what is held and claim as many anew, as a busy worker does."""
-        _, reply = await queue.settle_and_claim(completed(held), WORKER, len(held), number=next(self._numbers))
+        _, reply = await queue.settle_and_claim(
+            completed(held), WORKER, len(held), number=next(self._numbers), selection="strict"
+        )
         return complete(reply.tasks, len(held))
 
 

@@ -14,15 +14,12 @@ from benchmarks.redis_server import Server
 from headrace import Promotion
 from headrace.model.outcomes import Outcome, Settlement
 from headrace.queue.inspection import Inspector
-from headrace.queue.queue import MAX_RECLAIMS_PER_CALL, MAX_TASKS_PER_CALL, Queue
-from headrace.worker.settler import MAX_SETTLEMENTS_PER_CALL
+from headrace.queue.queue import MAX_NEW_TASKS_PER_CALL, MAX_RETURNS_PER_CALL, MAX_TASKS_PER_CALL, Queue
 
 SOON_S = 2.0
 """When the leases, delays and retentions of the measures of repair are over: after all that prepares them."""
 CLAIM_REPAIRS = 20
 """What a claim repairs before it claims."""
-REPLAYED = 100
-"""What one replay brings back unless it is told otherwise."""
 PROBLEM = '{"type":"Bench","message":"failed on purpose"}'
 
 
@@ -33,7 +30,7 @@ async def script_times(server: Server, *, waiting: int, samples: int, tell: Call
         tell(f"script times: a queue of {waiting:,} tasks is filled")
         queue = await own.queue("bench", "bench")
         await own.fill([queue], waiting)
-        few = max(3, samples // 10)  # of the calls with large batches, which hardly differ from each other
+        few = max(3, samples // 2)  # of the calls with large batches, which take longer to prepare than to run
         tell("script times: the way of a task")
         await _way_of_a_task(own, queue, watch, samples)
         await _large_batches(own, queue, watch, few)
@@ -62,9 +59,9 @@ async def _way_of_a_task(own: Bench, queue: Queue, watch: Stopwatch, samples: in
 
 async def _large_batches(own: Bench, queue: Queue, watch: Stopwatch, samples: int) -> None:
     for _ in range(samples):
-        tasks = own.new_tasks(MAX_TASKS_PER_CALL)
+        tasks = own.new_tasks(MAX_NEW_TASKS_PER_CALL)
         await watch.time(f"enqueue, {len(tasks)} tasks", queue.enqueue(tasks))
-        held = await own.claim_many(queue, MAX_SETTLEMENTS_PER_CALL)
+        held = await own.claim_many(queue, MAX_TASKS_PER_CALL)
         await watch.time(f"settle, {len(held)} tasks", queue.settle(completed(held)))
         cancelled = own.new_tasks(MAX_TASKS_PER_CALL)
         await queue.enqueue(cancelled)
@@ -73,11 +70,11 @@ async def _large_batches(own: Bench, queue: Queue, watch: Stopwatch, samples: in
 
 
 async def _heartbeats(own: Bench, queue: Queue, watch: Stopwatch, samples: int) -> None:
-    held = await own.claim_many(queue, CAPACITY)
+    held = await own.claim_many(queue, MAX_TASKS_PER_CALL)
     leases = [(task.task_id, task.token) for task in held]
     for _ in range(samples):
         beat = queue.heartbeat(WORKER, capacity=CAPACITY, held=leases)
-        await watch.time(f"heartbeat, {CAPACITY} leases", beat)
+        await watch.time(f"heartbeat, {len(leases)} leases", beat)
     await queue.settle(completed(held))
 
 
@@ -119,19 +116,19 @@ async def _forwarding(own: Bench, queue: Queue, watch: Stopwatch, samples: int) 
 
 async def _reclaiming(own: Bench, watch: Stopwatch, samples: int) -> None:
     queue = await own.queue("bench", "reclaim", lease_s=SOON_S, heartbeat_s=SOON_S / 2)
-    await own.fill([queue], samples * MAX_RECLAIMS_PER_CALL)
-    await own.claim_many(queue, samples * MAX_RECLAIMS_PER_CALL)
+    await own.fill([queue], samples * MAX_RETURNS_PER_CALL)
+    await own.claim_many(queue, samples * MAX_RETURNS_PER_CALL)
     await asyncio.sleep(SOON_S)
     for _ in range(samples):
-        await watch.time(f"reclaim, {MAX_RECLAIMS_PER_CALL} leases", queue.reclaim())
+        await watch.time(f"reclaim, {MAX_RETURNS_PER_CALL} leases", queue.reclaim())
 
 
 async def _purging(own: Bench, watch: Stopwatch, samples: int) -> None:
     queue = await own.queue("bench", "purge", result_retention_s=SOON_S)
     await own.fill([queue], samples * MAX_TASKS_PER_CALL)
     held = await own.claim_many(queue, samples * MAX_TASKS_PER_CALL)
-    for start in range(0, len(held), MAX_SETTLEMENTS_PER_CALL):
-        await queue.settle(completed(held[start : start + MAX_SETTLEMENTS_PER_CALL]))
+    for start in range(0, len(held), MAX_TASKS_PER_CALL):
+        await queue.settle(completed(held[start : start + MAX_TASKS_PER_CALL]))
     await asyncio.sleep(SOON_S)
     for _ in range(samples):
         await watch.time(f"purge, {MAX_TASKS_PER_CALL} tasks", queue.purge())
@@ -139,9 +136,9 @@ async def _purging(own: Bench, watch: Stopwatch, samples: int) -> None:
 
 async def _replaying(own: Bench, queue: Queue, watch: Stopwatch, samples: int) -> None:
     for _ in range(samples):
-        hopeless = [msgspec.structs.replace(task, max_retries=0) for task in own.new_tasks(REPLAYED)]
+        hopeless = [msgspec.structs.replace(task, max_retries=0) for task in own.new_tasks(MAX_RETURNS_PER_CALL)]
         await queue.enqueue(hopeless)
-        held = await own.claim_many(queue, REPLAYED)
+        held = await own.claim_many(queue, MAX_RETURNS_PER_CALL)
         await queue.settle([Settlement(task.task_id, task.token, Outcome.RETRY, PROBLEM) for task in held])
-        await watch.time(f"replay, {REPLAYED} tasks", queue.replay(limit=REPLAYED))
-        await queue.settle(completed(await own.claim_many(queue, REPLAYED)))
+        await watch.time(f"replay, {MAX_RETURNS_PER_CALL} tasks", queue.replay(limit=MAX_RETURNS_PER_CALL))
+        await queue.settle(completed(await own.claim_many(queue, MAX_RETURNS_PER_CALL)))

@@ -10,6 +10,7 @@ import pytest
 from headrace.model.config import Level, Promotion, QueueConfig
 from headrace.model.errors import ConfigConflict
 from headrace.model.outcomes import Outcome
+from headrace.queue import wire
 from headrace.queue.keys import queue_names_key
 from tests.support.bench import CONFIG
 
@@ -49,7 +50,11 @@ async def test_what_an_older_program_stored_is_put_into_the_form_the_scripts_rea
     await bench.queue.define(operators, owner="operator", generation=3)
     bench.raw.hset(bench.key("config"), mapping={"format": 0, "level_names": msgspec.msgpack.encode([])})
     assert await bench.queue.define(CONFIG) == operators
-    assert bench.raw.hmget(bench.key("config"), "owner", "generation", "format") == [b"operator", b"3", b"2"]
+    assert bench.raw.hmget(bench.key("config"), "owner", "generation", "format") == [
+        b"operator",
+        b"3",
+        str(wire.CONFIG_FORMAT).encode(),
+    ]
     await bench.put()
     assert len(await bench.claim(1)) == 1
 

@@ -44,3 +44,20 @@ def test_what_got_stuck_is_not_held_again_before_a_handler_has_ended():
     assert ahead.count() == 0
     ahead.handled(0.001)
     assert ahead.count() == 5
+
+
+def test_nothing_is_held_behind_tasks_that_would_not_let_it_begin_soon():
+    assert measured(handler_s=0.2, round_trip_s=0.05).count() == 0
+
+
+def test_what_is_held_is_enough_while_it_lasts_for_two_round_trips():
+    ahead = measured(handler_s=0.008, round_trip_s=0.001)
+    assert ahead.is_enough(5)
+    assert ahead.is_enough(2)
+    assert not ahead.is_enough(1)
+    assert not ahead.is_enough(0)
+
+
+def test_tasks_shorter_than_a_round_trip_are_never_enough():
+    assert not measured(handler_s=0.001, round_trip_s=0.002).is_enough(10)
+    assert not Ahead(5).is_enough(10)

@@ -7,6 +7,7 @@ import contextlib
 import dataclasses
 import datetime
 import enum
+import gc
 import threading
 import time
 import urllib.error
@@ -529,3 +530,28 @@ async def test_tasks_that_arrive_after_the_drain_began_are_handed_back_at_once(
     record = await task.record()
     assert (record.state, record.retry_count, record.history, ran) == (TaskState.QUEUED, 0, (), [])
     await app.aclose()
+
+
+async def test_a_task_leaves_nothing_to_the_garbage_collector(app: Headrace, running: Running) -> None:
+    @app.task(queue="jobs")
+    async def report(ctx: TaskContext) -> None:
+        ctx.progress({"done": 1})
+
+    async def run(count: int) -> None:
+        for task in await app.enqueue_many([report.call() for _ in range(count)]):
+            await task.result(60.0)
+
+    async with running(concurrency=5):
+        await run(20)
+        gc.collect()
+        gc.disable()
+        try:
+            await run(100)
+            gc.set_debug(gc.DEBUG_SAVEALL)
+            gc.collect()
+            left = [type(thing).__name__ for thing in gc.garbage]
+        finally:
+            gc.set_debug(0)
+            gc.garbage.clear()
+            gc.enable()
+    assert not {"RunningTask", "TaskContext", "Context"} & set(left)

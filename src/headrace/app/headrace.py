@@ -207,9 +207,10 @@ class Headrace:
     def redis_backend(self) -> RedisBackend:
         """This event loop's connection to Redis."""
         loop = asyncio.get_running_loop()
-        if loop not in self._backends:
-            self._backends[loop] = self.new_redis_backend()
-        return self._backends[loop]
+        backend = self._backends.get(loop)
+        if backend is None:
+            backend = self._backends[loop] = self.new_redis_backend()
+        return backend
 
     def new_redis_backend(self) -> RedisBackend:
         """A connection of the caller's own, to be closed by the caller."""

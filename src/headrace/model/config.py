@@ -25,6 +25,10 @@ class _Settings(msgspec.Struct, frozen=True):
     """Common ground of the configuration's parts. Written out in full: defaults may change with a version."""
 
 
+Selection = Literal["strict", "weighted"]
+"""How the next level is chosen: always the highest, or by draw."""
+
+
 class Level(_Settings, frozen=True):
     """One priority level. ``weight`` matters with weighted selection only."""
 
@@ -80,7 +84,7 @@ class QueueConfig(_Settings, frozen=True):
     """Highest priority first."""
     default_level: str = ""
     """For tasks that name none. Empty: the middle level."""
-    selection: Literal["strict", "weighted"] = "strict"
+    selection: Selection = "strict"
     boosts: tuple[Boost, ...] = ()
     promotions: tuple[Promotion, ...] | None = None
     """None: the default promotions with the default levels, no promotion with levels of your own."""

@@ -12,7 +12,7 @@ goes between the calls and ``WAIT``: replicas take writes in order, so one that 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from .driver import pack
@@ -36,7 +36,7 @@ class Confirmation:
         # At least 1: with 0 the server would wait without end.
         self._wait = pack("WAIT", self._replicas, max(1, round(self._timeout_s * 1000)))
 
-    def is_due(self, scripts: Sequence[str]) -> bool:
+    def is_due(self, scripts: Iterable[str]) -> bool:
         """Whether calls of these scripts are worth waiting for."""
         return self._replicas > 0 and not CONFIRMED_SCRIPTS.isdisjoint(scripts)
 

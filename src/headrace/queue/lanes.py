@@ -12,11 +12,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, Protocol, TypeAlias
 
 from redis.asyncio.cluster import ClusterNode, RedisCluster
-from redis.asyncio.connection import AbstractConnection
-from redis.exceptions import AskError, MovedError, ResponseError
+from redis.exceptions import AskError, MovedError
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
+from .conversation import converse
 from .driver import Word, as_text, pack
 from .pools import BoundedPool, take_seat
 from .settings import RedisSettings
@@ -52,7 +52,7 @@ class PoolLane:
     ) -> None:
         connection = await self._pool.get_connection()
         try:
-            await _converse(connection, payloads, answers, self._timeout_s)
+            await converse(connection, payloads, answers, self._timeout_s)
         finally:
             await self._pool.release(connection)
 
@@ -171,7 +171,7 @@ class ClusterLane:
                 await node.disconnect_if_needed(connection)
                 if connection.is_connected and await connection.can_read():
                     await connection.disconnect(nowait=True)  # the server hung up while it lay idle
-                await _converse(connection, payloads, answers, self._timeout_s)
+                await converse(connection, payloads, answers, self._timeout_s)
             finally:
                 node.release(connection)
         except (RedisConnectionError, RedisTimeoutError):
@@ -179,25 +179,3 @@ class ClusterLane:
             raise
         finally:
             seats.release()
-
-
-async def _converse(
-    connection: AbstractConnection, payloads: Sequence[bytes], answers: list[Any], timeout_s: float
-) -> None:
-    """Send everything, then read one answer for each; error replies are answers too."""
-    # One timer around the whole exchange instead of the driver's own: it starts a timer per answer and,
-    # before Python 3.12, a task per send, which costs more than packing the arguments.
-    configured_s, connection.socket_timeout = connection.socket_timeout, None
-    try:
-        async with asyncio.timeout(timeout_s):
-            await connection.send_packed_command(payloads)
-            for _ in payloads:
-                try:
-                    answers.append(await connection.read_response(disable_decoding=True))
-                except ResponseError as error:
-                    answers.append(error)
-    except TimeoutError:
-        # The driver has closed the connection: nobody reads the late answer as the answer to something else.
-        raise RedisTimeoutError(f"no answer within {timeout_s:g} s") from None
-    finally:
-        connection.socket_timeout = configured_s

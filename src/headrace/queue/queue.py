@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, NotRequired, Required, TypedDict, TypeVar, Unpack
 
 import msgspec
 
-from headrace.model.config import QueueConfig, stored_config
+from headrace.model.config import QueueConfig, Selection, stored_config
 from headrace.model.errors import ConfigConflict, InvalidInput, UnknownQueue
 from headrace.model.names import check_name
 from headrace.model.outcomes import Settlement, SettleStatus
@@ -31,11 +31,13 @@ from .keys import NEEDED_BY_ENQUEUE, QueueKeys, queue_names_key
 from .scripts import script
 from .transport import ScriptCall, Transport
 
-MAX_TASKS_PER_CALL = 200
+MAX_TASKS_PER_CALL = 100
+"""The bound of one script: nobody else is served while it runs, so it should be over within two milliseconds."""
+MAX_NEW_TASKS_PER_CALL = 200
 MAX_BYTES_PER_CALL = 1 << 20
-"""Bounds of one script: nobody else is served while it runs, so it should be over within two milliseconds."""
-MAX_RECLAIMS_PER_CALL = 50
-"""The same for expired leases. What becomes of such a task takes several times as long as any other change."""
+"""The same for an enqueue, which takes less for each task."""
+MAX_RETURNS_PER_CALL = 50
+"""The same for tasks that are taken back from a worker or from the dead letters, which takes the longest."""
 CALLS_PER_ROUND_TRIP = 5
 """Scripts of a bulk enqueue that are sent together; Redis may serve others in between."""
 
@@ -48,6 +50,18 @@ class EnqueueResult(msgspec.Struct, frozen=True):
 
     task_id: str
     duplicate: bool = False
+
+
+class ClaimOptions(TypedDict):
+    """How a claim is made."""
+
+    number: Required[int]
+    """Must rise with each new claim of a worker's lane."""
+    lane: NotRequired[int]
+    repair_limit: NotRequired[int]
+    """How many due tasks and ended leases to see to first; 20 if not given."""
+    selection: NotRequired[Selection]
+    """What the caller knows of the queue. Strict selection needs no random numbers; if not given, some are sent."""
 
 
 class HeartbeatReply(msgspec.Struct, frozen=True):
@@ -110,10 +124,11 @@ class Queue:
         """Store ``tasks``: all of them, or none when one is not acceptable."""
         if not tasks:
             return []
-        batch = wire.enqueue_batch(tasks)
+        chunks = _chunks_of_new(tasks)
+        whole = wire.enqueue_summary(tasks) if len(chunks) > 1 else None
         results: list[EnqueueResult] = []
-        for flight in _chunks(_chunks_of_new(tasks), CALLS_PER_ROUND_TRIP):
-            calls = [self._call("enqueue", wire.enqueue_request(batch, chunk)) for chunk in flight]
+        for flight in _chunks(chunks, CALLS_PER_ROUND_TRIP):
+            calls = [self._call("enqueue", wire.enqueue_request(chunk, whole)) for chunk in flight]
             for chunk, packed in zip(flight, await self._transport.run(*calls), strict=True):
                 reply = self.opened(packed)
                 if reply[0] != "ok":
@@ -124,26 +139,24 @@ class Queue:
                 results += stored
         return results
 
-    async def claim(
-        self, worker: str, want: int, *, number: int, lane: int = 0, repair_limit: int = 20
-    ) -> wire.ClaimReply:
-        """Lease up to ``want`` tasks to ``worker``. ``number`` must rise with each new claim of a worker's lane."""
-        call = self.claim_call(worker, want, number=number, lane=lane, repair_limit=repair_limit)
-        (reply,) = await self._transport.run(call)
+    async def claim(self, worker: str, want: int, **options: Unpack[ClaimOptions]) -> wire.ClaimReply:
+        """Lease up to ``want`` tasks to ``worker``."""
+        (reply,) = await self._transport.run(self.claim_call(worker, want, **options))
         return self.claimed(reply)
 
-    def claim_call(self, worker: str, want: int, *, number: int, lane: int = 0, repair_limit: int = 20) -> ScriptCall:
+    def claim_call(self, worker: str, want: int, **options: Unpack[ClaimOptions]) -> ScriptCall:
         """A claim that somebody else sends; `claimed` reads its answer."""
-        # One random number per task for weighted selection: the script's own generator repeats itself.
         request = {
             "worker": worker,
-            "lane": lane,
             "want": want,
-            "number": number,
-            "randoms": [random.random() for _ in range(want)],
+            "number": options["number"],
+            "lane": options.get("lane", 0),
+            "repair_limit": options.get("repair_limit", 20),
             "random": random.random(),
-            "repair_limit": repair_limit,
         }
+        if options.get("selection", "weighted") == "weighted":
+            # One random number per task: the script's own generator repeats itself.
+            request["randoms"] = [random.random() for _ in range(want)]
         return self._call("claim", request)
 
     def claimed(self, answer: bytes) -> wire.ClaimReply:
@@ -159,19 +172,11 @@ class Queue:
         return wire.settle_statuses(self.opened(reply), len(settlements))
 
     async def settle_and_claim(
-        self,
-        settlements: Sequence[Settlement],
-        worker: str,
-        want: int,
-        *,
-        number: int,
-        lane: int = 0,
-        repair_limit: int = 20,
+        self, settlements: Sequence[Settlement], worker: str, want: int, **options: Unpack[ClaimOptions]
     ) -> tuple[list[SettleStatus], wire.ClaimReply]:
         """Both in one round trip: what a busy worker does all day."""
         settled, claimed = await self._transport.run(
-            self._settle_call(settlements),
-            self.claim_call(worker, want, number=number, lane=lane, repair_limit=repair_limit),
+            self._settle_call(settlements), self.claim_call(worker, want, **options)
         )
         return wire.settle_statuses(self.opened(settled), len(settlements)), self.claimed(claimed)
 
@@ -205,7 +210,7 @@ class Queue:
         """Make due delayed tasks ready; returns how many."""
         return int((await self._run("forward", {"limit": limit}))[1])
 
-    async def reclaim(self, limit: int = MAX_RECLAIMS_PER_CALL) -> tuple[int, list[str]]:
+    async def reclaim(self, limit: int = MAX_RETURNS_PER_CALL) -> tuple[int, list[str]]:
         """Take back expired leases; returns how many, and the workers found dead."""
         reply = await self._run("reclaim", {"limit": limit, "random": random.random()})
         return reply[1], reply[2]
@@ -235,12 +240,12 @@ class Queue:
         """Requeue dead letters: those named, or the oldest. Returns those replayed, and (id, state) of the others."""
         replayed: list[str] = []
         refused: list[tuple[str, str]] = []
-        for some_ids in _chunks(task_ids, MAX_TASKS_PER_CALL):
+        for some_ids in _chunks(task_ids, MAX_RETURNS_PER_CALL):
             _, done, not_dead = await self._run("replay", {"ids": some_ids, "limit": 0})
             replayed += done
             refused += [(task_id, state) for task_id, state in not_dead]
         while not task_ids and len(replayed) < limit:
-            batch = min(limit - len(replayed), MAX_TASKS_PER_CALL)
+            batch = min(limit - len(replayed), MAX_RETURNS_PER_CALL)
             done = (await self._run("replay", {"ids": [], "limit": batch}))[1]
             replayed += done
             if len(done) < batch:
@@ -325,7 +330,7 @@ def _chunks_of_new(tasks: Sequence[NewTask]) -> list[Sequence[NewTask]]:
     start = size = 0
     for index, task in enumerate(tasks):
         length = len(task.message)
-        if index > start and (index - start >= MAX_TASKS_PER_CALL or size + length > MAX_BYTES_PER_CALL):
+        if index > start and (index - start >= MAX_NEW_TASKS_PER_CALL or size + length > MAX_BYTES_PER_CALL):
             chunks.append(tasks[start:index])
             start, size = index, 0
         size += length

@@ -70,7 +70,7 @@ class Transport:
             return []
         payloads = [pack_evalsha(call) for call in calls]
         keys = calls[0].keys
-        if keys and self._confirmation.is_due([call.script.name for call in calls]):
+        if keys and self._confirmation.is_due(call.script.name for call in calls):
             return await self._deliver_confirmed(payloads, calls, keys[0], patience_s)
         return await self._deliver(payloads, calls, keys[0] if keys else None, patience_s)
 

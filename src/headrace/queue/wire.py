@@ -6,7 +6,6 @@ Time travels in whole microseconds.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
@@ -36,7 +35,7 @@ def to_s(microseconds: float) -> float:
     return microseconds / _US
 
 
-CONFIG_FORMAT = 2
+CONFIG_FORMAT = 3
 """To be raised when the scripts come to read something new in what `script_config` makes."""
 
 
@@ -60,6 +59,14 @@ def script_config(config: QueueConfig) -> dict[str, Any]:
             to_us(config.max_delay_s),
             config.max_payload_bytes,
             to_us(config.result_retention_s),
+            str(config.events_max),
+        ],
+        "for_claim": [
+            config.level_names(),
+            config.selection,
+            to_us(config.lease_s),
+            config.retry.timeout_factor,
+            to_us(MAX_DURATION_S),
             str(config.events_max),
         ],
         "level_names": config.level_names(),
@@ -86,12 +93,12 @@ def script_config(config: QueueConfig) -> dict[str, Any]:
     }
 
 
-Batch: TypeAlias = tuple[list[str], list[str], int, int]
-"""Levels, capability sets, longest delay in µs and largest message in bytes of an enqueue."""
+Summary: TypeAlias = tuple[list[str], list[str], int, int]
+"""Levels, capability sets, longest delay in µs and largest message in bytes."""
 
 
-def enqueue_batch(tasks: Sequence[NewTask]) -> Batch:
-    """What `enqueue.lua` has to know of an enqueue as a whole, to store all of it or nothing."""
+def enqueue_summary(tasks: Sequence[NewTask]) -> Summary:
+    """What each call of an enqueue has to know of the others, to store all of it or nothing."""
     return (
         list(dict.fromkeys([task.level for task in tasks])),
         list(dict.fromkeys([task.capabilities for task in tasks])),
@@ -100,20 +107,22 @@ def enqueue_batch(tasks: Sequence[NewTask]) -> Batch:
     )
 
 
-def enqueue_request(batch: Batch, tasks: Sequence[NewTask]) -> tuple[Any, ...]:
-    """Some of the tasks of a batch as `enqueue.lua` reads them: what they have in common ("shape") is said once."""
-    shapes: list[tuple[Any, ...]] = []
+def enqueue_request(tasks: Sequence[NewTask], whole: Summary | None = None) -> tuple[Any, ...]:
+    """Tasks as `enqueue.lua` reads them: what they have in common ("shape") is said once.
+
+    ``whole`` sums up the enqueue that they are a part of; none if they are all of it.
+    """
+    shapes: list[Any] = []
     numbers: dict[tuple[Any, ...], int] = {}
-    rows = []
+    rows: list[Any] = []
     for task in tasks:
         common = (task.level, task.capabilities, task.delay_s, task.max_retries, task.timeout_s)
         number = numbers.get(common)
         if number is None:
-            shapes.append(_shape(task))
-            number = numbers[common] = len(shapes)
-        rows.append((task.task_id, number, task.message, task.idempotency_key))
-    call = hashlib.sha1("".join([task.task_id for task in tasks]).encode(), usedforsecurity=False)
-    return call.hexdigest(), batch, shapes, rows
+            shapes += _shape(task)
+            number = numbers[common] = len(numbers) + 1
+        rows += (task.task_id, number, task.message, task.idempotency_key)
+    return (shapes, rows) if whole is None else (shapes, rows, whole)
 
 
 def _shape(task: NewTask) -> tuple[Any, ...]:

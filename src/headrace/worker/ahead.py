@@ -3,13 +3,16 @@
 A slot whose handler has ended stands idle until the next task has come from Redis. With tasks that take a hundred
 milliseconds nobody notices; with tasks of one millisecond a third of the time would be spent waiting. So while
 tasks are short, as many are held ready as run. Each of them waits for about as long as one handler takes, and
-what waits longer is handed back, see `headrace.worker.processor`.
+what waits longer is handed back, see `headrace.worker.handlers`.
 """
 
 from __future__ import annotations
 
 _NOTICEABLE = 0.01
 """A round trip shorter than this part of a task is not worth holding tasks for."""
+_LONGEST_HANDLER_S = 0.05
+"""Nothing is held behind tasks that take longer: it would have to be handed back before it can begin."""
+_ENOUGH_ROUND_TRIPS = 2
 _SMOOTHING = 0.1
 
 
@@ -39,6 +42,10 @@ class Ahead:
 
     def count(self) -> int:
         """How many tasks to hold beyond those that run."""
-        if self._stuck or self._handler_s is None or self._round_trip_s < _NOTICEABLE * self._handler_s:
+        if self._stuck or self._handler_s is None or self._handler_s > _LONGEST_HANDLER_S:
             return 0
-        return self._concurrency
+        return self._concurrency if self._round_trip_s >= _NOTICEABLE * self._handler_s else 0
+
+    def is_enough(self, held: int) -> bool:
+        """Whether so many tasks, held or on their way, last until others can be here."""
+        return held / self._concurrency * (self._handler_s or 0.0) > _ENOUGH_ROUND_TRIPS * self._round_trip_s

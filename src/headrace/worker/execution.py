@@ -86,7 +86,7 @@ class Executor:
             timeout_s=claimed.timeout_s,
             level=claimed.level,
             traceparent=traceparent,
-            report_progress=partial(setattr, task, "progress"),
+            report_progress=task.progress.append,
         )
         task_context.enter(context)
         trace.enter(traceparent)

@@ -50,6 +50,16 @@ class Handlers:
         self._under_way: set[asyncio.Task[None]] = set()
         self._review: asyncio.TimerHandle | None = None
 
+    @property
+    def waiting(self) -> int:
+        """How many tasks are at hand that have not begun."""
+        return len(self._waiting)
+
+    @property
+    def are_busy(self) -> bool:
+        """Whether as many run as can."""
+        return len(self._under_way) >= self._slots.capacity
+
     def take_on(self, claimed: Sequence[ClaimedTask]) -> None:
         """Run these, as soon as there is room. Their slots have been taken."""
         self._waiting.extend(self._held(claimed))

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import structlog
 
 from headrace.model.errors import BackendError
-from headrace.queue.queue import MAX_RECLAIMS_PER_CALL, MAX_TASKS_PER_CALL, Queue
+from headrace.queue.queue import MAX_RETURNS_PER_CALL, MAX_TASKS_PER_CALL, Queue
 
 _EVERY_S = 15.0
 _log = structlog.get_logger(__name__)
@@ -33,7 +33,7 @@ async def keep_healthy(queues: Sequence[Queue]) -> None:
 
 async def clean_once(queue: Queue) -> None:
     """One round over one queue, in bounded steps."""
-    while (await queue.reclaim())[0] == MAX_RECLAIMS_PER_CALL:
+    while (await queue.reclaim())[0] == MAX_RETURNS_PER_CALL:
         pass
     await queue.promote()
     while MAX_TASKS_PER_CALL in await queue.purge():

@@ -19,7 +19,7 @@ from headrace.model.config import QueueConfig
 from headrace.model.errors import HeadraceError
 from headrace.model.outcomes import Settlement
 from headrace.queue.cancelling import cancel_and_wait
-from headrace.queue.queue import Queue
+from headrace.queue.queue import MAX_TASKS_PER_CALL, ClaimOptions, Queue
 from headrace.queue.waker import BLOCK_S, Waker
 from headrace.queue.wire import ClaimReply
 
@@ -34,8 +34,8 @@ from .timekeeper import Timekeeper
 
 LANES = 2
 """Round trips under way at once: while Redis works on one batch, the handlers of the other run."""
-MAX_TASKS_PER_CLAIM = 128
-"""Redis serves nobody else while it works on a claim: more at once would hardly be faster."""
+_LONGEST_LINGER_S = 0.005
+"""A settlement is held back for no longer than this."""
 _LONGEST_BACKOFF_S = 3.0
 
 _log = structlog.get_logger(__name__)
@@ -47,6 +47,8 @@ class _Lane:
     def __init__(self, index: int) -> None:
         self.index = index
         self.number = 1
+        self.asked_for = 0
+        """How many tasks the claim that is under way may bring."""
         self.unanswered = False
         """A claim's answer was lost. It may have leased tasks, so the same number must be sent again."""
         self.failures = 0
@@ -78,8 +80,10 @@ class Processor:
         self._health = health
         self._register = register
         self._nudge = asyncio.Event()
-        self.settler = Settler(queue.name, running, self._nudge.set)
-        slots.when_freed(self._nudge.set)
+        self.settler = Settler(queue.name, running, self._handler_ended)
+        slots.when_freed(self._handler_ended)
+        self._linger: asyncio.TimerHandle | None = None
+        self._lingered_enough = False
 
         self._accepting = True
         self._stopped = False
@@ -113,6 +117,8 @@ class Processor:
                 for lane in self._lanes:
                     lanes.create_task(self._run_lane(lane))
         finally:
+            if self._linger is not None:
+                self._linger.cancel()
             self._handlers.close()
             await cancel_and_wait(*self._bells)
 
@@ -141,7 +147,11 @@ class Processor:
         self._nudge.set()
 
     def _has_business(self, lane: _Lane) -> bool:
-        if self.settler.has_some or lane.unanswered:
+        if lane.unanswered:
+            return True
+        if self._may_linger():
+            return False
+        if self.settler.has_some:
             return True
         if self._may_claim(lane) and not self._dry:
             return self._slots.has_room_for(self.queue.name)
@@ -153,18 +163,45 @@ class Processor:
         # The second lane joins in when the first found more than it could take: one task wakes one claim.
         return self._accepting and (lane.index == 0 or self._deep)
 
+    def _may_linger(self) -> bool:
+        """Whether a round trip can wait: all slots are busy, and there is enough to go on with.
+
+        Round trips cost the same for one task as for ten, and handlers are held up by each.
+        """
+        if self._lingered_enough or not self._handlers.are_busy:
+            return False
+        coming = sum(lane.asked_for for lane in self._lanes)
+        return self._ahead.is_enough(self._handlers.waiting + coming)
+
+    def _handler_ended(self) -> None:
+        """There is something to settle, or room for another task."""
+        if not self._may_linger():
+            self._nudge.set()
+        elif self._linger is None:
+            self._linger = asyncio.get_running_loop().call_later(_LONGEST_LINGER_S, self._linger_no_more)
+
+    def _linger_no_more(self) -> None:
+        self._lingered_enough = True
+        self._nudge.set()
+
     async def _cycle(self, lane: _Lane) -> None:
+        self._lingered_enough = False
+        if self._linger is not None:
+            self._linger.cancel()
+            self._linger = None
         settlements = self.settler.take()
         want = self._take_slots() if self._may_claim(lane) else 0
+        lane.asked_for = want
         try:
             reply = await self._exchange(lane, settlements, want)
             if reply is not None and reply.status == "unregistered":
                 await self._register(self.queue)
         except HeadraceError as error:
+            lane.asked_for = 0
             self._slots.give_back(want)
             await self._back_off(lane, error)
             return
-        lane.failures = 0
+        lane.failures = lane.asked_for = 0
         if reply is not None:
             self._take_on(reply, want)
 
@@ -173,12 +210,11 @@ class Processor:
             self._slots.hold_ahead(self._ahead.count())
         # A lane asks for its share only, so that there is something left for the other to ask for.
         share = -(-self._slots.total // LANES)
-        return self._slots.take(self.queue.name, min(share, MAX_TASKS_PER_CLAIM))
+        return self._slots.take(self.queue.name, min(share, MAX_TASKS_PER_CALL))
 
     async def _exchange(self, lane: _Lane, settlements: list[Settlement], want: int) -> ClaimReply | None:
         """One round trip. When it fails, the settlements are kept and the claim's number is used again."""
         claiming = want > 0 or lane.unanswered
-        limit = self._configs[self.queue.name].repair_limit
         lane.unanswered = claiming
         sent_at_s = time.monotonic()
         try:
@@ -187,13 +223,11 @@ class Processor:
                 return None
             if settlements:
                 statuses, reply = await self.queue.settle_and_claim(
-                    settlements, self._worker, want, number=lane.number, lane=lane.index, repair_limit=limit
+                    settlements, self._worker, want, **self._claim_options(lane)
                 )
                 self.settler.answered(settlements, statuses)
             else:
-                reply = await self.queue.claim(
-                    self._worker, want, number=lane.number, lane=lane.index, repair_limit=limit
-                )
+                reply = await self.queue.claim(self._worker, want, **self._claim_options(lane))
         except HeadraceError:
             self.settler.put_back(settlements)
             raise
@@ -202,14 +236,22 @@ class Processor:
         lane.number += 1
         return reply
 
+    def _claim_options(self, lane: _Lane) -> ClaimOptions:
+        config = self._configs[self.queue.name]
+        return {
+            "number": lane.number,
+            "lane": lane.index,
+            "repair_limit": config.repair_limit,
+            "selection": config.selection,
+        }
+
     async def _sleep(self, lane: _Lane) -> None:
         """Wait in Redis until there is work, with the claim for it already there."""
         self._slots.leave_line(self.queue.name)
         want = self._take_slots() if self._is_only_queue else 0
         claim = None
         if want > 0:
-            limit = self._configs[self.queue.name].repair_limit
-            claim = self.queue.claim_call(self._worker, want, number=lane.number, lane=lane.index, repair_limit=limit)
+            claim = self.queue.claim_call(self._worker, want, **self._claim_options(lane))
             lane.unanswered = True
         self._asleep = True
         alarm = None

@@ -6,6 +6,7 @@ import asyncio
 import enum
 import threading
 import time
+from collections import deque
 from collections.abc import Iterable
 
 from headrace.app.context import TaskContext
@@ -49,7 +50,9 @@ class RunningTask:
         self.handler: asyncio.Task[None] | None = None
         self.has_begun = False
         self.stop_reason: StopReason | None = None
-        self.progress: str | None = None
+        # A box of its own for the last report: through it a handler's context leads to no task and to no handler.
+        # Such a circle, one per task, would be left to the garbage collector.
+        self.progress: deque[str] = deque(maxlen=1)
 
     def stop(self, reason: StopReason) -> bool:
         """Ask the handler to end. The first reason counts; False when there is nothing to stop."""
@@ -101,9 +104,8 @@ class RunningTasks:
         with self._lock:
             reports = []
             for task in self._by_id.values():
-                if task.queue == queue and task.progress is not None:
-                    reports.append((task.claimed.task_id, task.claimed.token, task.progress))
-                    task.progress = None
+                if task.queue == queue and task.progress:
+                    reports.append((task.claimed.task_id, task.claimed.token, task.progress.pop()))
             return reports
 
     def unfinished(self) -> list[RunningTask]:

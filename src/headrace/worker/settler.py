@@ -11,12 +11,11 @@ from collections.abc import Callable, Sequence
 import structlog
 
 from headrace.model.outcomes import Settlement, SettleStatus
+from headrace.queue.queue import MAX_TASKS_PER_CALL
 
 from .running import RunningTasks
 
 _log = structlog.get_logger(__name__)
-
-MAX_SETTLEMENTS_PER_CALL = 128
 
 
 class Settler:
@@ -39,7 +38,7 @@ class Settler:
 
     def take(self) -> list[Settlement]:
         """What goes out now. Follow with `answered` or `put_back`."""
-        taken, self._waiting = self._waiting[:MAX_SETTLEMENTS_PER_CALL], self._waiting[MAX_SETTLEMENTS_PER_CALL:]
+        taken, self._waiting = self._waiting[:MAX_TASKS_PER_CALL], self._waiting[MAX_TASKS_PER_CALL:]
         return taken
 
     def put_back(self, settlements: Sequence[Settlement]) -> None:

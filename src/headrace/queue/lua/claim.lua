@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- claim: repair a little, then lease the next tasks to a worker.
 --
--- ARGV[1]  {worker, lane, want, number, randoms = {0..1, ...}, random, repair_limit}
+-- ARGV[1]  {worker, lane, want, number, random = 0..1, randoms = {0..1, ...} or nothing, repair_limit}
 --          `number` rises with each new claim of a worker's lane; a worker that keeps several claims under way
 --          gives each a lane. The same number again means that the answer was lost on the way: it gets the
 --          same tasks again instead of stranding them until their lease ends.
@@ -11,7 +11,8 @@
 --          tasks   {{id, message, token, retries, timeout_s, level, created_s}, ...}
 --          lines   of the capability sets this worker covers: what it should block on when it found nothing
 --          next_due, next_expiry: when a delayed task becomes due, and when a lease ends unless it is renewed
-local needed = {'level_names', 'selection', 'lease_us', 'timeout_factor', 'max_duration_us', 'events_max'}
+--          randoms: one for each task that is wanted, for weighted selection
+local needed = {'for_claim'}
 --@include base
 --@include types
 --@include spec
@@ -19,20 +20,21 @@ local needed = {'level_names', 'selection', 'lease_us', 'timeout_factor', 'max_d
 --@include ready
 --@include task
 if not is_defined then return answer('unknown_queue') end
+config.level_names, config.selection, config.lease_us, config.timeout_factor, config.max_duration_us,
+  config.events_max = unpack(config.for_claim)
 
 local own_key = key_of('worker', request.worker)
 local number_field, claimed_field = 'number:' .. request.lane, 'claimed:' .. request.lane
-local own = redis.call('HMGET', own_key, 'state', 'caps', number_field, 'suspect')
+local own = redis.call('HMGET', own_key, 'state', 'caps', number_field, 'suspect', 'load')
 local state, capabilities, last_number = own[1], own[2], tonumber(own[3])
-local has_suspect = own[4]
+local has_suspect, load = own[4], tonumber(own[5] or 0)
 if not state or state == 'dead' then return answer('unregistered', now_us) end
 check_types()
 
+local function earliest_us(key) return tonumber(redis.call('ZRANGE', key, '0', '0', 'WITHSCORES')[2]) end
+local next_due_us, next_expiry_us = earliest_us(delayed_key), earliest_us(leases_key)
 -- Most claims find nothing to repair and are spared what it takes.
-local function is_over(key)
-  return #redis.call('ZRANGEBYSCORE', key, '-inf', now_text, 'LIMIT', '0', '1') > 0
-end
-if is_over(delayed_key) or is_over(leases_key) then
+if (next_due_us and next_due_us <= now_us) or (next_expiry_us and next_expiry_us <= now_us) then
   --@include attempts
   --@include repair
   forward_due(request.repair_limit)
@@ -40,7 +42,9 @@ if is_over(delayed_key) or is_over(leases_key) then
   update_released_workers()
   delete_doomed()
   write_additions()   -- what the repair made ready can be claimed at once
-  has_suspect = redis.call('HGET', own_key, 'suspect')   -- its own lease may have ended, too
+  next_due_us, next_expiry_us = earliest_us(delayed_key), earliest_us(leases_key)
+  own = redis.call('HMGET', own_key, 'suspect', 'load')   -- its own leases may have ended, too
+  has_suspect, load = own[1], tonumber(own[2] or 0)
 end
 
 local has = {}
@@ -70,13 +74,11 @@ local function hand_out(id, message, spec, token, retries, level)
   return timeout_us
 end
 
-local function earliest_us(key) return tonumber(redis.call('ZRANGE', key, '0', '0', 'WITHSCORES')[2] or 0) end
-
 local function finish_claim(status)
   wake_idle_workers()
   conclude()
   if #tasks > 0 and #tasks >= want then return answer(status, now_us, 0, tasks) end   -- it will not sleep
-  return answer(status, now_us, earliest_us(delayed_key), tasks, covered(lines), earliest_us(leases_key))
+  return answer(status, now_us, next_due_us or 0, tasks, covered(lines), next_expiry_us or 0)
 end
 
 if last_number == request.number then
@@ -168,7 +170,8 @@ local dequeued_levels, dangling = {}, 0
 for i = 1, want do
   local index, window
   if config.selection == 'weighted' then
-    index, window = pick_weighted(request.randoms[i])
+    -- Without numbers of its own this claim was sent before the queue became a weighted one.
+    index, window = pick_weighted(request.randoms and request.randoms[i] or request.random)
   else
     index, window = pick_strict()
   end
@@ -183,7 +186,9 @@ for i = 1, want do
     local timeout_us = hand_out(id, message, read_spec(spec_of), token, retries, level)
     redis.call('HSET', key, 'state', 'executing', 'worker', request.worker, 'token', text(token),
       'started_us', now_text)
-    add_later(leases_key, now_us + math.min(config.lease_us, timeout_us), id)
+    local expiry_us = now_us + math.min(config.lease_us, timeout_us)
+    add_later(leases_key, expiry_us, id)
+    if not next_expiry_us or expiry_us < next_expiry_us then next_expiry_us = expiry_us end
     if window.is_suspect then
       has_suspect = true
       redis.call('HSET', own_key, 'suspect', id)
@@ -204,8 +209,8 @@ for _, windows in pairs(opened) do
 end
 for level in pairs(dequeued_levels) do redis.call('HSET', stats_key, 'last_dequeue:' .. level, now_text) end
 if #tasks > 0 then
-  redis.call('HINCRBY', own_key, 'load', text(#tasks))
-  redis.call('HSET', own_key, number_field, text(request.number), claimed_field, cmsgpack.pack(claimed_ids))
+  redis.call('HSET', own_key, 'load', text(load + #tasks), number_field, text(request.number), claimed_field,
+    cmsgpack.pack(claimed_ids))
 end
 if #tasks + dangling < want then
   -- Nothing is left in this worker's lines: tokens that still lie there would only wake workers for nothing,

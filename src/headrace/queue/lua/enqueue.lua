@@ -1,14 +1,14 @@
 #!lua
 -- enqueue: store new tasks, ready now or later.
 --
--- ARGV[1]  {call, batch, shapes, tasks}
---          batch   {levels, capsets, longest_delay_us, largest_bytes}
---          shapes  {{level, capset, delay_us, max_retries, timeout_us}, ...}
---          tasks   {{id, shape, message, idempotency_key or ''}, ...}
---          `call` tells this call from all others; sent again, it has the same. `batch` is about all the tasks of an
---          enqueue, which may take several calls: each refuses what any of them would refuse, so that nothing of it
---          is stored. A shape is what tasks have in common, counted from 1. level '' means the queue's default;
---          max_retries and timeout_us of -1 mean the level's own.
+-- ARGV[1]  {shapes, tasks, whole}
+--          shapes  {level, capset, delay_us, max_retries, timeout_us,  the next five, ...}
+--          tasks   {id, shape, message, idempotency_key or '',  the next four, ...}
+--          whole   {levels, capsets, longest_delay_us, largest_bytes}, or nothing
+--          A shape is what tasks have in common, counted from 1. level '' means the queue's default;
+--          max_retries and timeout_us of -1 mean the level's own. Both lists are flat, because it takes longer to
+--          unpack a list per task than to store the task. `whole` is about all the tasks of an enqueue that takes
+--          several calls: each refuses what any of them would refuse, so that nothing of it is stored.
 -- Answer   {'ok', now_us, {{index, existing id}, ...}}        the list names idempotent duplicates, 0-based
 --          {'unknown_queue'}
 --          {'unknown_level', level}                           nothing was written
@@ -36,9 +36,20 @@ local function level_settings(name)
   if level then return name, level.max_retries, level.timeout_us end
 end
 
-local call, batch, wanted_shapes, tasks = unpack(request)
-local batch_levels, batch_capsets, longest_delay_us, largest_bytes = unpack(batch)
-for _, name in ipairs(batch_levels) do
+local SHAPE_FIELDS, TASK_FIELDS = 5, 4
+local shape_values, tasks, whole = unpack(request)
+local levels, capsets, longest_delay_us, largest_bytes
+if whole then
+  levels, capsets, longest_delay_us, largest_bytes = unpack(whole)
+else
+  levels, capsets, longest_delay_us, largest_bytes = {}, {}, 0, 0
+  for at = 1, #shape_values, SHAPE_FIELDS do
+    levels[#levels + 1], capsets[#capsets + 1] = shape_values[at], shape_values[at + 1]
+    longest_delay_us = math.max(longest_delay_us, shape_values[at + 2])
+  end
+  for at = 1, #tasks, TASK_FIELDS do largest_bytes = math.max(largest_bytes, #tasks[at + 2]) end
+end
+for _, name in ipairs(levels) do
   if not level_settings(name) then return answer('unknown_level', name) end
 end
 if largest_bytes > max_payload_bytes then return answer('too_large', max_payload_bytes) end
@@ -56,7 +67,7 @@ local function has_room_for(capset)
   room_for_capsets = room_for_capsets - 1
   return room_for_capsets >= 0
 end
-for _, capset in ipairs(batch_capsets) do
+for _, capset in ipairs(capsets) do
   if capset ~= '' and not has_room_for(capset) then return answer('too_many_capability_sets', capset) end
 end
 
@@ -65,12 +76,12 @@ if longest_delay_us > 0 then redis.call('ZCARD', delayed_key) end
 redis.call('XLEN', events_key)
 redis.call('HLEN', stats_key)
 local shapes = {}
-for number, common in ipairs(wanted_shapes) do
-  local name, capset, delay_us, max_retries, timeout_us = unpack(common)
+for at = 1, #shape_values, SHAPE_FIELDS do
+  local name, capset, delay_us, max_retries, timeout_us = unpack(shape_values, at, at + SHAPE_FIELDS - 1)
   local level, level_max_retries, level_timeout_us = level_settings(name)
   redis.call('ZCARD', ready_key(level, capset))
   look_for_tokens(capset)
-  shapes[number] = {
+  shapes[#shapes + 1] = {
     level = level, capset = capset, delay_us = delay_us,
     spec = spec_text(level, max_retries < 0 and level_max_retries or text(max_retries),
       timeout_us < 0 and level_timeout_us or text(timeout_us), now_text, capset),
@@ -80,12 +91,15 @@ end
 local RESENT_WITHIN_US, RESENT_WITHIN_MS = 60000000, '60000'
 local resent = false
 if result_retention_us < RESENT_WITHIN_US then
+  local ids = {}
+  for at = 1, #tasks, TASK_FIELDS do ids[#ids + 1] = tasks[at] end
+  local call = redis.sha1hex(table.concat(ids))
   resent = not redis.call('SET', key_of('sent', call), '1', 'PX', RESENT_WITHIN_MS, 'NX')
 end
 
 -- Asked once for all; only when some are there already each is asked for.
 local task_keys, some_exist = {}, false
-for index, task in ipairs(tasks) do task_keys[index] = task_key(task[1]) end
+for at = 1, #tasks, TASK_FIELDS do task_keys[#task_keys + 1] = task_key(tasks[at]) end
 for first = 1, #task_keys, 1000 do
   local found = redis.call('EXISTS', unpack(task_keys, first, math.min(first + 999, #task_keys)))
   some_exist = some_exist or found > 0
@@ -103,14 +117,15 @@ local function store(id, key, shape, message)
 end
 
 local duplicates, enqueued_levels, stored_here = {}, {}, {}
-for index, task in ipairs(tasks) do
-  local id, shape, message, idempotency = task[1], shapes[task[2]], task[3], task[4]
+for index, key in ipairs(task_keys) do
+  local at = (index - 1) * TASK_FIELDS
+  local id, shape, message, idempotency = tasks[at + 1], shapes[tasks[at + 2]], tasks[at + 3], tasks[at + 4]
   local existing = idempotency ~= '' and redis.call('GET', key_of('idempotency', idempotency))
   if existing then
     -- Its own id means that this is the same enqueue again, even if the task has come and gone since.
     if existing ~= id then duplicates[#duplicates + 1] = {index - 1, existing} end
-  elseif not resent and not stored_here[id] and not (some_exist and redis.call('EXISTS', task_keys[index]) == 1) then
-    store(id, task_keys[index], shape, message)
+  elseif not resent and not stored_here[id] and not (some_exist and redis.call('EXISTS', key) == 1) then
+    store(id, key, shape, message)
     if idempotency ~= '' then
       redis.call('SET', key_of('idempotency', idempotency), id, 'PX', math.ceil(config.idempotency_window_us / 1000))
     end

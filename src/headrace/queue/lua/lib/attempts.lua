@@ -41,8 +41,11 @@ end
 local function update_released_workers()
   for worker, slots in pairs(released) do
     local key = key_of('worker', worker)
-    if redis.call('EXISTS', key) == 1 and redis.call('HINCRBY', key, 'load', -slots) <= 0 then
-      redis.call('HSET', key, 'idle_since_us', now_us)
+    local load = redis.call('HGET', key, 'load')   -- none when its record is gone
+    if load and tonumber(load) <= slots then
+      redis.call('HSET', key, 'load', text(load - slots), 'idle_since_us', now_text)
+    elseif load then
+      redis.call('HSET', key, 'load', text(load - slots))
     end
   end
 end

@@ -38,7 +38,7 @@ local printed = {[now_us] = now_text, [1] = '1'}
 local function text(number)
   local known = printed[number]
   if not known then
-    known = string.format('%.0f', number)
+    known = string.format('%d', number)
     printed[number] = known
   end
   return known

@@ -28,9 +28,10 @@ local function conclude()
   local good, bad = counters['completed'], (counters['failed'] or 0) + (counters['dead_letter'] or 0)
   if good or bad > 0 then
     local key = key_of('throughput', text(math.floor(now_us / THROUGHPUT_SLOT_US)))
-    if good then redis.call('HINCRBY', key, 'completed', text(good)) end
-    if bad > 0 then redis.call('HINCRBY', key, 'failed', text(bad)) end
-    redis.call('EXPIRE', key, THROUGHPUT_KEPT_S)
+    local is_new = false
+    if good then is_new = redis.call('HINCRBY', key, 'completed', text(good)) == good end
+    if bad > 0 then is_new = redis.call('HINCRBY', key, 'failed', text(bad)) == bad or is_new end
+    if is_new then redis.call('EXPIRE', key, THROUGHPUT_KEPT_S) end
   end
   if #event_rows > 0 and config.events_max ~= '0' then
     redis.call('XADD', events_key, 'MAXLEN', '~', config.events_max, '*', 'rows', cmsgpack.pack(event_rows))
