@@ -1,7 +1,8 @@
 """The same verbs for code without an event loop: ``app.blocking`` and ``task.blocking``.
 
 One background thread runs an event loop for all blocking calls of an app, so there is one implementation
-of everything. The thread is started by the first call, and anew in a forked child.
+of everything. The thread is started by the first call, and anew in a forked child. Only an enqueue of one task, which
+web servers do all day, tries a shorter way first (`headrace.queue.direct`).
 """
 
 from __future__ import annotations
@@ -14,7 +15,10 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, Unpack
 
 from headrace.model.figures import QueueStats, WorkerRecord
 from headrace.model.states import TaskState
-from headrace.model.task import TaskRecord
+from headrace.model.task import NewTask, TaskRecord
+from headrace.queue.direct import DirectLine
+from headrace.queue.keys import QueueKeys
+from headrace.queue.queue import EnqueueResult
 
 from .handle import TaskHandle
 from .options import OptionArguments
@@ -110,8 +114,7 @@ class BlockingTask(Generic[P, T]):
 
     def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> BlockingHandle[T]:
         """See `Enqueuer.enqueue`."""
-        (handle,) = self._app.enqueue_many([self._enqueuer.call(*args, **kwargs)])
-        return handle
+        return self._app.enqueue(self._enqueuer.call(*args, **kwargs))
 
     def options(self, **changes: Unpack[OptionArguments]) -> BlockingTask[P, T]:
         """See `Enqueuer.options`."""
@@ -124,6 +127,23 @@ class BlockingHeadrace:
     def __init__(self, app: Headrace) -> None:
         self._app = app
         self._portal = Portal()
+        self._line = DirectLine(app.settings)
+        self._known_queues: dict[str, QueueKeys] = {}
+        """Queues that a call has come through to: the server has been checked, and the queue is defined."""
+
+    def enqueue(self, call: TaskCall) -> BlockingHandle[Any]:
+        """Enqueue one task. ``task.blocking.enqueue(...)`` is the same in short."""
+        queue, task = call.options.queue, call.to_new_task()
+        known = self._known_queues.get(queue) if self._app.uses_redis else None
+        result = self._line.enqueue(known, task) if known is not None else None
+        if result is None:
+            result = self._portal.call(self._enqueue(queue, task))
+        return BlockingHandle(self._portal, TaskHandle(self._app, queue, result.task_id, duplicate=result.duplicate))
+
+    async def _enqueue(self, queue: str, task: NewTask) -> EnqueueResult:
+        (result,) = await self._app.backend().enqueue(queue, [task])
+        self._known_queues[queue] = QueueKeys(self._app.tenant, queue)
+        return result
 
     def enqueue_many(self, calls: Sequence[TaskCall]) -> list[BlockingHandle[Any]]:
         return [BlockingHandle(self._portal, handle) for handle in self._portal.call(self._app.enqueue_many(calls))]
@@ -168,5 +188,6 @@ class BlockingHeadrace:
 
     def close(self) -> None:
         """Close the connections of blocking calls and stop their thread."""
+        self._line.close()
         self._portal.call(self._app.aclose())
         self._portal.close()

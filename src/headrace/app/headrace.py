@@ -204,6 +204,11 @@ class Headrace:
         """Where this event loop's tasks go."""
         return self._replacement or self.redis_backend()
 
+    @property
+    def uses_redis(self) -> bool:
+        """Whether tasks go to Redis, and are not kept in this process for a test."""
+        return self._replacement is None
+
     def redis_backend(self) -> RedisBackend:
         """This event loop's connection to Redis."""
         loop = asyncio.get_running_loop()

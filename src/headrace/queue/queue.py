@@ -277,8 +277,7 @@ class Queue:
     # ── inside ───────────────────────────────────────────────────────────────────────────────────────
 
     def _call(self, name: str, request: Any) -> ScriptCall:
-        keys = self.keys.fixed[:NEEDED_BY_ENQUEUE] if name == "enqueue" else self.keys.fixed
-        return ScriptCall(script(name), keys, (wire.pack(request),))
+        return script_call(self.keys, name, request)
 
     def _settle_call(self, settlements: Sequence[Settlement]) -> ScriptCall:
         return self._call("settle", {"random": random.random(), "rows": settlements})
@@ -315,6 +314,12 @@ class Queue:
             return too_many_capability_sets(index, len(tasks))
         index = _first(tasks, lambda task: size_of(task.message) > detail)
         return payload_too_large(field_of("payload", index, len(tasks)), size_of(tasks[index].message), detail)
+
+
+def script_call(keys: QueueKeys, name: str, request: Any) -> ScriptCall:
+    """A call of a script for the queue with these keys."""
+    declared = keys.fixed[:NEEDED_BY_ENQUEUE] if name == "enqueue" else keys.fixed
+    return ScriptCall(script(name), declared, (wire.pack(request),))
 
 
 def _first(tasks: Sequence[NewTask], is_meant: Callable[[NewTask], bool]) -> int:
