@@ -34,6 +34,7 @@ def drain(
     workers: int,
     begin: float = WARM_UP_PART,
     end: float = 1.0,
+    poll_s: float = POLL_S,
     on_mark: Callable[[Workers], None] | None = None,
 ) -> Figures:
     """Preload the queue, start the workers, and time from a tenth done to all done.
@@ -60,7 +61,7 @@ def drain(
                 if now_s > until_s:
                     raise ProgramFailed(f"{left} of {tasks} tasks left after {limit_s:g} s\n{running.log_tail()}")
                 running.check()
-                time.sleep(POLL_S)
+                time.sleep(poll_s)
 
         done_first, first_s, first_cpu_s = wait_for(max(1, math.ceil(tasks * begin)), START_LIMIT_S)
         done_last, last_s, last_cpu_s = wait_for(math.ceil(tasks * end), DRAIN_LIMIT_S)

@@ -14,6 +14,8 @@ from benchmarks.redis_server import Server
 
 BEGIN, END = 0.25, 0.95
 """Parts of the tasks between which is timed: all threads and processes are up, and no slot is empty yet."""
+POLL_S = 0.05
+"""Looking takes processor time away from handlers that use all there is."""
 BARE_S = 1.2
 
 
@@ -39,21 +41,25 @@ CASES = (
     *(Case("spin", ms, 2) for ms in (10, 100)),
 )
 
+_DOES_NOTHING = {"loop": "noop", "thread": "thread", "process": "process", "spin": "process"}
+"""What is run with no duration at all, to see how many tasks of that kind there can be at most."""
+
 
 def durations(server: Server, *, seconds: float, tell: Callable[[str], None]) -> list[Figures]:
     """One row per case, each run for about so long."""
     highest = {}
-    for concurrency in sorted({case.concurrency for case in CASES}):
-        tell(f"durations: no-op tasks at concurrency {concurrency}")
+    for kind, concurrency in dict.fromkeys((_DOES_NOTHING[case.kind], case.concurrency) for case in CASES):
+        tell(f"durations: {kind} without a duration at concurrency {concurrency}")
         # Few slots are emptied faster than they are filled: fewer tasks do.
-        highest[concurrency] = _rate(
-            server, Case("noop", 0, concurrency), tasks=round(min(10, concurrency) * 1500 * seconds)
+        highest[kind, concurrency] = _rate(
+            server, Case(kind, 0, concurrency), tasks=round(min(10, concurrency) * 1500 * seconds)
         )
     rows = []
     for case in CASES:
         tell(f"durations: {case.kind} of {case.ms:g} ms at concurrency {case.concurrency}")
         with_no_queue = _bare(server, case)
-        expected = min(case.arithmetic, with_no_queue, highest[case.concurrency])
+        no_op = highest[_DOES_NOTHING[case.kind], case.concurrency]
+        expected = min(case.arithmetic, with_no_queue, no_op)
         # Whole turns of all slots, so that no part of the run is an odd one.
         turns = max(4, math.ceil(expected * seconds / case.concurrency))
         rows.append(
@@ -61,7 +67,7 @@ def durations(server: Server, *, seconds: float, tell: Callable[[str], None]) ->
                 **dataclasses.asdict(case),
                 "arithmetic_per_s": case.arithmetic,
                 "bare_per_s": with_no_queue,
-                "noop_per_s": highest[case.concurrency],
+                "noop_per_s": no_op,
                 "per_s": _rate(server, case, tasks=turns * case.concurrency),
             }
         )
@@ -69,7 +75,7 @@ def durations(server: Server, *, seconds: float, tell: Callable[[str], None]) ->
 
 
 def _rate(server: Server, case: Case, *, tasks: int) -> float:
-    figures = measures.drain(_installed(case), server, tasks=tasks, workers=1, begin=BEGIN, end=END)
+    figures = measures.drain(_installed(case), server, tasks=tasks, workers=1, begin=BEGIN, end=END, poll_s=POLL_S)
     return float(figures["per_s"])
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headrace.model.outcomes import Outcome
-from tests.support.bench import OTHER, new_task
+from tests.support.bench import OTHER, WORKER, new_task
 
 
 async def test_a_worker_nobody_knows_gets_nothing(bench):
@@ -56,3 +56,10 @@ async def test_tokens_rise_with_every_claim_of_a_task(bench):
         tokens.append(task.token)
         await bench.settle(task, Outcome.HANDED_BACK)
     assert tokens == sorted(set(tokens))
+
+
+async def test_a_claim_that_took_the_queue_for_a_strict_one_gets_its_tasks_all_the_same(bench_with):
+    async with bench_with(selection="weighted") as bench:
+        await bench.put(count=3)
+        reply = await bench.queue.claim(WORKER, 5, number=1, selection="strict")
+        assert len(reply.tasks) == 3

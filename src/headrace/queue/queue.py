@@ -152,11 +152,11 @@ class Queue:
             "number": options["number"],
             "lane": options.get("lane", 0),
             "repair_limit": options.get("repair_limit", 20),
-            "random": random.random(),
         }
+        # Drawn here, because the script's own generator repeats itself.
         if options.get("selection", "weighted") == "weighted":
-            # One random number per task: the script's own generator repeats itself.
             request["randoms"] = [random.random() for _ in range(want)]
+        request["random"] = random.random()
         return self._call("claim", request)
 
     def claimed(self, answer: bytes) -> wire.ClaimReply:
