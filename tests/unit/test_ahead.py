@@ -20,8 +20,20 @@ def test_nothing_is_held_before_a_task_has_been_measured():
 
 
 def test_short_tasks_are_held_as_many_as_run():
-    assert measured(handler_s=0.001, round_trip_s=0.0005).count() == 5
-    assert measured(handler_s=0.0, round_trip_s=0.0005).count() == 5
+    assert measured(handler_s=0.02, round_trip_s=0.0005).count() == 5
+    assert measured(handler_s=0.005, round_trip_s=0.0005).count() == 5
+
+
+def test_of_very_short_tasks_some_milliseconds_worth_is_held():
+    assert measured(handler_s=0.001, round_trip_s=0.0005).count() == 25
+    assert measured(handler_s=0.0, round_trip_s=0.0005).count() == 25
+
+
+def test_many_slots_hold_one_turn_and_no_more():
+    ahead = Ahead(256)
+    ahead.handled(0.0)
+    ahead.exchanged(0.001)
+    assert ahead.count() == 256
 
 
 def test_nothing_is_held_where_a_round_trip_does_not_matter():
@@ -29,20 +41,20 @@ def test_nothing_is_held_where_a_round_trip_does_not_matter():
 
 
 def test_it_follows_a_change_of_work():
-    ahead = measured(handler_s=0.001, round_trip_s=0.0005)
+    ahead = measured(handler_s=0.01, round_trip_s=0.0005)
     for _ in range(3):
         ahead.handled(60.0)
     assert ahead.count() == 0
     for _ in range(300):
-        ahead.handled(0.001)
+        ahead.handled(0.01)
     assert ahead.count() == 5
 
 
 def test_what_got_stuck_is_not_held_again_before_a_handler_has_ended():
-    ahead = measured(handler_s=0.001, round_trip_s=0.0005)
+    ahead = measured(handler_s=0.01, round_trip_s=0.0005)
     ahead.got_stuck()
     assert ahead.count() == 0
-    ahead.handled(0.001)
+    ahead.handled(0.01)
     assert ahead.count() == 5
 
 

@@ -2,8 +2,9 @@
 
 A slot whose handler has ended stands idle until the next task has come from Redis. With tasks that take a hundred
 milliseconds nobody notices; with tasks of one millisecond a third of the time would be spent waiting. So while
-tasks are short, as many are held ready as run. Each of them waits for about as long as one handler takes, and
-what waits longer is handed back, see `headrace.worker.handlers`.
+tasks are short, as many are held ready as run, so that each waits for about as long as one handler takes. Of very
+short ones more are held, for some milliseconds' worth of work: fewer and fuller round trips leave the handlers more
+time. What waits longer than it should is handed back, see `headrace.worker.handlers`.
 """
 
 from __future__ import annotations
@@ -12,6 +13,11 @@ _NOTICEABLE = 0.01
 """A round trip shorter than this part of a task is not worth holding tasks for."""
 _LONGEST_HANDLER_S = 0.05
 """Nothing is held behind tasks that take longer: it would have to be handed back before it can begin."""
+_STOCK_S = 0.005
+"""What is held lasts for about this long, if a full turn of all slots does not take longer anyway."""
+_MOST_TURNS = 5
+_MOST_HELD = 100
+"""Of very short tasks no more is held than these bounds allow, or than one turn of all slots."""
 _ENOUGH_ROUND_TRIPS = 2
 _SMOOTHING = 0.1
 
@@ -44,7 +50,10 @@ class Ahead:
         """How many tasks to hold beyond those that run."""
         if self._stuck or self._handler_s is None or self._handler_s > _LONGEST_HANDLER_S:
             return 0
-        return self._concurrency if self._round_trip_s >= _NOTICEABLE * self._handler_s else 0
+        if self._round_trip_s < _NOTICEABLE * self._handler_s:
+            return 0
+        turns = _STOCK_S / max(self._handler_s, _STOCK_S / _MOST_TURNS)
+        return max(self._concurrency, min(round(self._concurrency * turns), _MOST_HELD))
 
     def is_enough(self, held: int) -> bool:
         """Whether so many tasks, held or on their way, last until others can be here."""
