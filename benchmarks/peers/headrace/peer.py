@@ -28,5 +28,5 @@ PEER = Peer(
     lease="yes, 30 s, renewed",
     fencing="yes, a token per attempt",
     settings="concurrency {concurrency}, uvloop, hiredis, everything else as it comes; "
-    "bulk: enqueue_many of 1000, 2 calls at once; one by one: task.blocking",
+    "bulk: enqueue_many of 1000, 2 calls at once; one by one, and for the latency: task.blocking",
 )

@@ -32,7 +32,7 @@ _READ_BYTES: Final = 1 << 16
 
 
 class DirectLine:
-    """Connections that any thread may use, one call at a time each; never more than the settings allow in a pool."""
+    """Connections that any thread may use, one call at a time each; as many as the pool of the long way at most."""
 
     def __init__(self, settings: RedisSettings) -> None:
         self._settings = settings

@@ -4,14 +4,14 @@
 -- ARGV[1]  {worker, lane, want, number, random = 0..1, randoms = {0..1, ...} or nothing, repair_limit}
 --          `number` rises with each new claim of a worker's lane; a worker that keeps several claims under way
 --          gives each a lane. The same number again means that the answer was lost on the way: it gets the
---          same tasks again instead of stranding them until their lease ends.
+--          same tasks again instead of stranding them until their lease ends. `randoms` has one for each task that
+--          is wanted; only weighted selection needs them.
 -- Answer   {status, now_us, next_due_us or 0, tasks, lines, next_expiry_us or 0}; what follows the tasks is there
 --          when the claim came up short and its worker will sleep
 --          status  'ok' | 'paused' | 'draining' | 'unregistered' | 'unknown_queue'
 --          tasks   {{id, message, token, retries, timeout_s, level, created_s}, ...}
 --          lines   of the capability sets this worker covers: what it should block on when it found nothing
 --          next_due, next_expiry: when a delayed task becomes due, and when a lease ends unless it is renewed
---          randoms: one for each task that is wanted, for weighted selection
 local needed = {'for_claim'}
 --@include base
 --@include types
