@@ -124,8 +124,12 @@ class RedisClusterServers:
 
         def moved() -> bool:
             running = [server for server in self.servers if server.running]
-            owners = {self._shard(key, asked)[0].port for asked in running}
-            return len(owners) == 1 and than.port not in owners and all(_state_ok(server) for server in running)
+            # In the middle of a failover a node may know of the old owner's demotion and not yet of the new owner.
+            shards = [self._shard_seen_by(node, key) for node in running]
+            owners = {shard[0].port if shard else None for shard in shards}
+            if len(owners) != 1 or owners & {than.port, None}:
+                return False
+            return all(_state_ok(server) for server in running)
 
         wait_until(unless_cut_off(moved), 60, f"no replica took over {key!r}")
         return self.primary_of(key)
@@ -141,17 +145,23 @@ class RedisClusterServers:
         """Wait until every node serves, knows all others and, if it is a replica, is connected to its primary."""
         wait_until(unless_cut_off(self._settled), 60, "the cluster did not settle")
 
-    def _shard(self, key: str, asked: RedisServer | None = None) -> list[RedisServer]:
+    def _shard(self, key: str) -> list[RedisServer]:
         """The servers of ``key``'s slot, the owner first."""
-        asked = asked or next(server for server in self.servers if server.running)
-        with asked.client() as client:
+        shard = self._shard_seen_by(next(server for server in self.servers if server.running), key)
+        if not shard:
+            raise AssertionError(f"nobody owns the slot of {key!r}")
+        return shard
+
+    def _shard_seen_by(self, node: RedisServer, key: str) -> list[RedisServer]:
+        """The same as ``node`` knows it: empty while it knows of no owner."""
+        with node.client() as client:
             slot = client.execute_command("CLUSTER KEYSLOT", key)
             shards = client.execute_command("CLUSTER SLOTS")
         by_port = {server.port: server for server in self.servers}
         for first, last, *nodes in shards:
             if first <= slot <= last:
                 return [by_port[port] for _host, port, *_rest in nodes]
-        raise AssertionError(f"nobody owns the slot of {key!r}")
+        return []
 
     def _set_everywhere(self, name: str, value: str) -> None:
         for server in self.servers:

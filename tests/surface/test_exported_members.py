@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 import re
 from pathlib import Path
@@ -11,11 +12,23 @@ from headrace.model import errors
 
 
 def test_all_is_sorted_and_complete() -> None:
-    public = {
-        name for name, value in vars(headrace).items() if not name.startswith("_") and not inspect.ismodule(value)
+    imported_for_type_checkers = {
+        alias.asname or alias.name
+        for node in ast.walk(ast.parse(inspect.getsource(headrace)))
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("headrace.")
+        for alias in node.names
     }
-    assert set(headrace.__all__) == public
+    public = {name for name in dir(headrace) if not name.startswith("_") and is_ours(getattr(headrace, name))}
+    assert set(headrace.__all__) == public == imported_for_type_checkers
     assert headrace.__all__ == sorted(headrace.__all__)
+
+
+def is_ours(value: object) -> bool:
+    return getattr(value, "__module__", "").startswith("headrace.")
+
+
+def test_what_is_not_there_is_an_attribute_error() -> None:
+    assert not hasattr(headrace, "nothing")
 
 
 def test_every_exported_thing_says_what_it_is() -> None:

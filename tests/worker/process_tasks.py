@@ -18,6 +18,11 @@ def square(number: int) -> dict[str, int]:
 
 
 @app.task(queue="jobs", run_in="process")
+def echo(text: str) -> str:
+    return text
+
+
+@app.task(queue="jobs", run_in="process")
 def crash() -> None:
     os._exit(3)
 

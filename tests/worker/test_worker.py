@@ -497,6 +497,35 @@ async def test_a_worker_whose_record_was_purged_registers_again(
         assert await (await plain.enqueue()).result(PATIENCE_S) == "done"
 
 
+async def test_a_worker_starts_though_a_failover_forgets_its_queue(app: Headrace, any_redis: Installation) -> None:
+    class Unlucky(Worker):
+        forgotten = 0
+
+        async def _register(self, queue: Queue) -> None:
+            if self.forgotten < 2:
+                self.forgotten += 1
+                any_redis.client().delete(queue.keys.config)
+            await super()._register(queue)
+
+    @app.task(queue="jobs")
+    async def double(number: int) -> int:
+        return 2 * number
+
+    worker = Unlucky(app, queues=["jobs"], grace_s=0.0)
+    loop = asyncio.create_task(worker.run())
+
+    async def is_ready() -> bool:
+        return worker.health.ready or loop.done()
+
+    try:
+        await eventually(is_ready, timeout_s=PATIENCE_S)
+        assert worker.forgotten == 2
+        assert await (await double.enqueue(4)).result(PATIENCE_S) == 8
+    finally:
+        worker.stop()
+        await loop
+
+
 async def test_tasks_that_arrive_after_the_drain_began_are_handed_back_at_once(
     app: Headrace, running: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,69 +1,137 @@
-"""``headrace``: the entry point."""
+"""``headrace``: the entry point.
+
+A worker's pod runs this at every start, and its start-up time is what a queue that scales from zero waits for. So the
+command line is parsed by the standard library, and what runs is imported only when the health port listens.
+"""
 
 from __future__ import annotations
 
-import asyncio
+import argparse
 import gc
+import math
 import os
+import signal
 import sys
-from collections.abc import Callable
-from typing import Annotated, Literal
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, NoReturn
 
-import typer
-
-from headrace.cli.loading import load_app
 from headrace.model.errors import HeadraceError, InvalidInput
-from headrace.observability.logs import configure_logs
 
-cli = typer.Typer(
-    help="Headrace: a Kubernetes-native priority task queue.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-)
+if TYPE_CHECKING:
+    import asyncio
 
 
-@cli.callback()
-def _group() -> None:
-    """Headrace: a Kubernetes-native priority task queue."""
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command line; errors of ours are one sentence, not a traceback."""
+    options = _parser().parse_args(arguments)
+    try:
+        options.run(options)
+    except InvalidInput as error:
+        sys.exit(_say(error, 2))
+    except HeadraceError as error:
+        sys.exit(_say(error, 1))
 
 
-@cli.command(epilog="Example: headrace worker myproject.tasks:app --queue email --concurrency 20")
-def worker(
-    app: Annotated[str, typer.Argument(metavar="APP", help="Where the app is, as module:attribute.")],
-    queue: Annotated[
-        list[str] | None,
-        typer.Option(help="Serve this queue; repeat for several. Default: all that the app's tasks name."),
-    ] = None,
-    concurrency: Annotated[int, typer.Option(min=1, help="How many tasks run at once.")] = 5,
-    capability: Annotated[
-        list[str] | None, typer.Option(help="What this worker can do, such as gpu; repeat for several.")
-    ] = None,
-    grace: Annotated[
-        float,
-        typer.Option(min=0, help="Seconds that running tasks get to finish after SIGTERM; then they are handed back."),
-    ] = 30.0,
-    health_port: Annotated[
-        int | None, typer.Option(min=1, max=65535, help="Serve /livez and /readyz on this port.")
-    ] = None,
-    health_host: Annotated[str, typer.Option(help="The address to serve them on.")] = "0.0.0.0",
-    log_level: Annotated[Literal["debug", "info", "warning", "error"], typer.Option(help="How much to log.")] = "info",
-    log_style: Annotated[
-        Literal["auto", "json", "console"], typer.Option(help="auto: console on a terminal, else json.")
-    ] = "auto",
-) -> None:
-    """Run an app's tasks until SIGTERM or Ctrl-C; a second signal skips the grace period."""
-    configure_logs(log_level, log_style)
+def _say(error: HeadraceError, status: int) -> int:
+    sys.stderr.write(f"headrace: {error}\n")
+    return status
+
+
+# ── arguments ────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="headrace", description="Headrace: a Kubernetes-native priority task queue.", allow_abbrev=False
+    )
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    worker = commands.add_parser(
+        "worker",
+        help="Run an app's tasks.",
+        description="Run an app's tasks until SIGTERM or Ctrl-C; a second signal skips the grace period.",
+        epilog="Example: headrace worker myproject.tasks:app --queue email --concurrency 20",
+        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+        allow_abbrev=False,
+    )
+    _add_worker_arguments(worker)
+    worker.set_defaults(run=_run_worker)
+    return parser
+
+
+def _add_worker_arguments(worker: argparse.ArgumentParser) -> None:
+    add = worker.add_argument
+    add("app", metavar="APP", help="where the app is, as module:attribute")
+    add(
+        "--queue",
+        action="append",
+        help="serve this queue; repeat for several; without it, all that the app's tasks name",
+    )
+    add("--concurrency", type=_number(int, 1), default=5, help="how many tasks run at once")
+    add("--capability", action="append", help="what this worker can do, such as gpu; repeat for several")
+    add(
+        "--grace",
+        type=_number(float, 0),
+        default=30.0,
+        help="seconds that running tasks get to finish after SIGTERM; then they are handed back",
+    )
+    add("--health-port", type=_number(int, 1, 65535), help="serve /livez and /readyz on this port")
+    add("--health-host", default="0.0.0.0", help="the address to serve them on")
+    add("--log-level", choices=("debug", "info", "warning", "error"), default="info", help="how much to log")
+    add(
+        "--log-style",
+        choices=("auto", "json", "console"),
+        default="auto",
+        help="auto: console on a terminal, else json",
+    )
+
+
+def _number(kind: type[int] | type[float], smallest: int, largest: float = math.inf) -> Callable[[str], float]:
+    """A parser of numbers within these bounds."""
+
+    def parse(text: str) -> float:
+        try:
+            number = kind(text)
+        except ValueError:
+            number = None
+        # Asked in this way round, nan is refused too.
+        if number is not None and smallest <= number <= largest:
+            return number
+        what = "a whole number" if kind is int else "a number"
+        bounds = f"from {smallest} on" if largest == math.inf else f"from {smallest} to {largest}"
+        raise argparse.ArgumentTypeError(f"{text!r} is not {what} {bounds}")
+
+    return parse
+
+
+# ── worker ───────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _run_worker(options: argparse.Namespace) -> None:
+    # Until the worker hears signals itself there is nothing to drain; and the first process of a container does not
+    # die of a signal that nobody handles.
+    signal.signal(signal.SIGTERM, _leave)
+    from headrace.worker.health_port import listen
+
+    listener = listen(options.health_host, options.health_port) if options.health_port else None
+    # Now what takes longer than all the rest of the start; without the collector, which would look through it again
+    # and again.
+    gc.disable()
+    import asyncio
+
+    from headrace.cli.loading import load_app
+    from headrace.observability.logs import configure_logs
     from headrace.worker.worker import Worker
+
+    configure_logs(options.log_level, options.log_style)
 
     async def run() -> None:
         await Worker(
-            load_app(app),
-            queues=queue or None,
-            concurrency=concurrency,
-            capabilities=capability or (),
-            grace_s=grace,
-            health_address=(health_host, health_port) if health_port else None,
+            load_app(options.app),
+            queues=options.queue,
+            concurrency=options.concurrency,
+            capabilities=options.capability or (),
+            grace_s=options.grace,
+            health_listener=listener,
         ).run()
 
     _spare_the_collector()
@@ -76,35 +144,29 @@ def worker(
     os._exit(0)
 
 
+def _leave(_number: int, _frame: object) -> NoReturn:
+    sys.exit(0)
+
+
 def _spare_the_collector() -> None:
     """Let Python look for reference cycles less often: by default it takes a third of the time of a short task.
 
-    What has been imported stays to the end and is not looked through again. Tasks leave no cycles behind; those of
-    handlers wait a little longer, by some tens of thousands of objects.
+    What has been imported stays to the end and is not looked through again, not even a first time: that would take
+    longer than connecting to Redis, for some hundred objects. Tasks leave no cycles behind; those of handlers wait a
+    little longer, by some tens of thousands of objects.
     """
-    gc.collect()
     gc.freeze()
+    gc.enable()
     gc.set_threshold(50_000, 20, 20)
 
 
-def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """uvloop's, where it is installed."""
     try:
         import uvloop
     except ImportError:
-        return asyncio.new_event_loop
+        return None
     return uvloop.new_event_loop
-
-
-def main() -> None:
-    """Run the command line; errors of ours are one sentence, not a traceback."""
-    try:
-        cli()
-    except InvalidInput as error:
-        typer.echo(f"headrace: {error}", err=True)
-        sys.exit(2)
-    except HeadraceError as error:
-        typer.echo(f"headrace: {error}", err=True)
-        sys.exit(1)
 
 
 if __name__ == "__main__":

@@ -12,12 +12,14 @@ from __future__ import annotations
 from typing import Any, Final, TypeAlias
 
 import hiredis
+from redis import __version__ as redis_version
 from redis.asyncio import Redis
 from redis.asyncio.cluster import ClusterNode, RedisCluster
 from redis.asyncio.connection import Connection as TcpConnection
 from redis.asyncio.connection import SSLConnection, UnixDomainSocketConnection
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
+from redis.driver_info import DriverInfo
 
 from .sentinels import Sentinels
 from .settings import RedisSettings
@@ -27,6 +29,9 @@ Word: TypeAlias = bytes | str | int | float
 
 # The cluster client needs a connection of its own now and then, to ask for the slot map.
 _SPARE_NODE_CONNECTIONS: Final = 2
+# Left to itself, the driver looks its own version up in the installed package's metadata for each connection; for those
+# that a worker opens at its start, this takes longer than connecting.
+_DRIVER_INFO: Final = DriverInfo(lib_version=redis_version)
 
 
 def pack(*words: Word) -> bytes:
@@ -49,6 +54,7 @@ def socket_options(settings: RedisSettings, timeout_s: float | None) -> dict[str
         "socket_connect_timeout": settings.connect_timeout_s,
         "protocol": 2,  # replies keep one shape whatever the server can do
         "retry": Retry(NoBackoff(), 0),
+        "driver_info": _DRIVER_INFO,
     }
     if settings.mode != "cluster":
         options["db"] = settings.db

@@ -31,14 +31,14 @@ from .keys import NEEDED_BY_ENQUEUE, QueueKeys, queue_names_key
 from .scripts import script
 from .transport import ScriptCall, Transport
 
-MAX_TASKS_PER_CALL = 100
+MAX_TASKS_PER_CALL = 64
 """The bound of one script: nobody else is served while it runs, so it should be over within two milliseconds."""
-MAX_NEW_TASKS_PER_CALL = 200
+MAX_NEW_TASKS_PER_CALL = 128
 MAX_BYTES_PER_CALL = 1 << 20
 """The same for an enqueue, which takes less for each task."""
-MAX_RETURNS_PER_CALL = 50
+MAX_RETURNS_PER_CALL = 32
 """The same for tasks that are taken back from a worker or from the dead letters, which takes the longest."""
-CALLS_PER_ROUND_TRIP = 5
+CALLS_PER_ROUND_TRIP = 8
 """Scripts of a bulk enqueue that are sent together; Redis may serve others in between."""
 
 

@@ -14,6 +14,7 @@ ahead           how many to hold beyond those that run
 heartbeat       a thread and a connection of its own: renews leases even while a handler blocks the loop
 canceller       hears at once when a running task is to be stopped
 janitor         promotion, recovery and purging, so that a queue stays healthy with no operator
+health_port     the port of it, opened before everything else
 health          liveness (the claim loop moves) and readiness, over HTTP
 worker          puts them together; start, drain, stop
 ==============  =============================================================================================

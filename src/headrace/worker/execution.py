@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import traceback
 from functools import partial
 from typing import Any
@@ -34,18 +35,26 @@ _decode_message = msgspec.json.Decoder(TaskMessage).decode
 class Executor:
     """Runs handlers where they want to run."""
 
-    def __init__(self, app: Headrace) -> None:
+    def __init__(self, app: Headrace, concurrency: int) -> None:
         self._app = app
-        self._threads = HandlerThreads()
-        self._processes = HandlerProcesses()
+        self._threads = HandlerThreads(concurrency)
+        self._processes = HandlerProcesses(concurrency)
+
+    def prepare(self, task: RunningTask) -> None:
+        """Read the message, and find out where its handler runs. What cannot be read is reported by `run`."""
+        with contextlib.suppress(msgspec.DecodeError):
+            task.message = _decode_message(task.claimed.message)
+            definition = self._app.tasks.get(task.message.type)
+            if definition is not None:
+                task.place = definition.run_in
 
     async def run(self, task: RunningTask, config: QueueConfig) -> Settlement | None:
         """Run the task's handler; None when there is nothing to settle any more."""
-        task.has_begun = True
+        task.has_started = True
         if task.stop_reason is not None:
             return _stopped(task)
         try:
-            message = _decode_message(task.claimed.message)
+            message = task.message or _decode_message(task.claimed.message)
             definition = self._app.tasks.get(message.type)
             if definition is None:
                 # During a rollout another worker may know it, so this is worth another attempt.
@@ -53,15 +62,18 @@ class Executor:
                 return _settlement(task, Outcome.RETRY, problem)
             context = self._enter_context(task, message)
             if definition.run_in == "process":
-                result = await self._processes.run(_job(definition, message, context), context.report_progress)
+                job = _job(definition, message, context)
+                result = await self._processes.run(job, context.report_progress, begin=task.begin)
             else:
                 args, kwargs = definition.signature.convert(message.args, message.kwargs)
                 if definition.signature.wants_context:
                     args = (context, *args)
                 if definition.run_in == "loop":
+                    task.begin()
                     result = await definition.function(*args, **kwargs)
                 else:
-                    result = await self._threads.run(partial(definition.function, *args, **kwargs))
+                    function = partial(definition.function, *args, **kwargs)
+                    result = await self._threads.run(function, begin=task.begin)
             text = encode("result", result)
             check_size("result", text, config.max_payload_bytes)
             return _settlement(task, Outcome.COMPLETED, text)

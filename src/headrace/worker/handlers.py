@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
+from headrace.app.tasks import RunIn
 from headrace.model.outcomes import Outcome, Settlement
 from headrace.model.task import ClaimedTask
 
@@ -31,6 +32,7 @@ class Handlers:
     def __init__(
         self,
         queue: str,
+        prepare: Callable[[RunningTask], None],
         run: Callable[[RunningTask], Coroutine[Any, Any, Settlement | None]],
         *,
         slots: Slots,
@@ -40,6 +42,7 @@ class Handlers:
         ahead: Ahead,
     ) -> None:
         self._queue = queue
+        self._prepare = prepare
         self._run = run
         self._slots = slots
         self._running = running
@@ -47,13 +50,16 @@ class Handlers:
         self._settler = settler
         self._ahead = ahead
         self._waiting: deque[RunningTask] = deque()
-        self._under_way: set[asyncio.Task[None]] = set()
+        self._under_way: dict[asyncio.Task[None], RunningTask] = {}
+        self._places: Counter[RunIn] = Counter()
+        """How many of them run where."""
+        self._lined_up: deque[RunningTask] = deque()
         self._review: asyncio.TimerHandle | None = None
 
     @property
     def waiting(self) -> int:
         """How many tasks are at hand that have not begun."""
-        return len(self._waiting)
+        return len(self._waiting) + max(0, len(self._under_way) - self._slots.capacity)
 
     @property
     def are_busy(self) -> bool:
@@ -74,6 +80,8 @@ class Handlers:
         """The same for what has not begun here."""
         while self._waiting:
             self._give_back(self._waiting.popleft())
+        while self._lined_up:
+            self._take_out_of_line(self._lined_up.popleft())
 
     def close(self) -> None:
         """Look after nothing any more."""
@@ -83,30 +91,48 @@ class Handlers:
     def _held(self, claimed: Sequence[ClaimedTask]) -> list[RunningTask]:
         """From now on their leases are renewed, until they are settled."""
         tasks = [RunningTask(self._queue, task) for task in claimed]
+        for task in tasks:
+            self._prepare(task)
         self._running.add(tasks)
         return tasks
 
     def _start_waiting(self) -> None:
-        while self._waiting and len(self._under_way) < self._slots.capacity:
+        while self._waiting and self._has_room_for(self._waiting[0]):
             task = self._waiting.popleft()
+            if len(self._under_way) >= self._slots.capacity:
+                self._lined_up.append(task)
             task.handler = asyncio.create_task(self._handle(task))
-            self._under_way.add(task.handler)
+            self._under_way[task.handler] = task
+            self._places[task.place] += 1
             task.handler.add_done_callback(self._ended)
             self._timekeeper.watch(task)
-        if self._waiting and self._review is None:
+        if self._review is None and (self._waiting or self._lined_up):
             self._review = asyncio.get_running_loop().call_later(_PATIENCE_S, self._review_waiting)
 
+    def _has_room_for(self, task: RunningTask) -> bool:
+        """Whether a slot is free, or the task can stand in line for the thread or process of one that runs.
+
+        Whoever runs a handler then goes on with the next one by itself, without waiting for the event loop. As long
+        as all handlers run in one place, that place sees to it that no more run at once than may.
+        """
+        under_way = len(self._under_way)
+        if under_way < self._slots.capacity:
+            return True
+        return task.place != "loop" and self._places[task.place] == under_way < 2 * self._slots.capacity
+
     async def _handle(self, task: RunningTask) -> None:
-        started_s = time.monotonic()
         settlement = await self._run(task)
-        self._ahead.handled(time.monotonic() - started_s)
+        if task.begun_monotonic_s is not None:
+            self._ahead.handled(time.monotonic() - task.begun_monotonic_s)
         if settlement is None:
             self._forget(task)
         else:
             self._settler.add(settlement)
 
     def _ended(self, handler: asyncio.Task[None]) -> None:
-        self._under_way.discard(handler)
+        self._places[self._under_way.pop(handler).place] -= 1
+        while self._lined_up and self._lined_up[0].begun_monotonic_s is not None:
+            self._lined_up.popleft()
         self._start_waiting()
         self._slots.give_back(1)
 
@@ -114,10 +140,17 @@ class Handlers:
         """What was claimed ahead in vain goes back."""
         self._review = None
         overdue_s = time.monotonic() - _PATIENCE_S
+        while self._lined_up and self._lined_up[0].claimed_monotonic_s <= overdue_s:
+            if self._take_out_of_line(self._lined_up.popleft()):
+                self._ahead.got_stuck()
         while self._waiting and self._waiting[0].claimed_monotonic_s <= overdue_s:
             self._give_back(self._waiting.popleft())
             self._ahead.got_stuck()
         self._start_waiting()
+
+    def _take_out_of_line(self, task: RunningTask) -> bool:
+        """Hand back a task that stands in line, unless its handler has begun."""
+        return task.withdraw() and task.stop(StopReason.SHUTDOWN)
 
     def _give_back(self, task: RunningTask) -> None:
         claimed = task.claimed

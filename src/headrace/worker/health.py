@@ -3,6 +3,9 @@
 Alive means that every claim loop has moved lately, not that Redis answers: a worker whose loop hangs must
 be restarted, one whose Redis is away must not. Served from the heartbeat's thread, which still answers
 when a handler blocks the loop.
+
+Who asks while the worker still starts gets the answer when it has started, if that does not take too long:
+the kubelet would ask again only a second later.
 """
 
 from __future__ import annotations
@@ -10,10 +13,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import socket
 import time
 
 STALLED_AFTER_S = 60.0
 _REQUEST_TIMEOUT_S = 5.0
+_START_PATIENCE_S = 0.8
+"""How long a question waits for the end of the start; the kubelet waits for one second."""
+_START_POLL_S = 0.01
 
 
 class Health:
@@ -42,6 +49,11 @@ class Health:
         return [queue for queue, moved_at_s in list(self._moved_at_s.items()) if moved_at_s < oldest]
 
     @property
+    def started(self) -> bool:
+        """Whether a claim loop has come round at all."""
+        return bool(self._moved_at_s)
+
+    @property
     def alive(self) -> bool:
         return not self.stalled()
 
@@ -52,7 +64,7 @@ class Health:
         return bool(claiming) and not self.draining and self.alive
 
 
-async def serve_health(health: Health, host: str, port: int) -> asyncio.Server:
+async def serve_health(health: Health, listener: socket.socket) -> asyncio.Server:
     """Answer ``GET /livez`` and ``GET /readyz`` with 200 or 503."""
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -60,11 +72,19 @@ async def serve_health(health: Health, host: str, port: int) -> asyncio.Server:
         with contextlib.suppress(TimeoutError, ConnectionError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
             async with asyncio.timeout(_REQUEST_TIMEOUT_S):
                 request = await reader.readuntil(b"\r\n\r\n")
+                await _until_started(health)
                 writer.write(_response(health, request))
                 await writer.drain()
         writer.close()
 
-    return await asyncio.start_server(answer, host, port, limit=4096)
+    return await asyncio.start_server(answer, sock=listener, limit=4096)
+
+
+async def _until_started(health: Health) -> None:
+    """Wait for the claim loops, which are in another thread."""
+    deadline_s = time.monotonic() + _START_PATIENCE_S
+    while not health.started and time.monotonic() < deadline_s:  # noqa: ASYNC110 - an Event belongs to one thread's loop
+        await asyncio.sleep(_START_POLL_S)
 
 
 def _response(health: Health, request: bytes) -> bytes:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
+import socket
 import threading
 from typing import Literal
 
@@ -17,7 +18,7 @@ import structlog
 from headrace.app.backend import RedisBackend
 from headrace.app.headrace import Headrace
 from headrace.model.config import QueueConfig
-from headrace.model.errors import HeadraceError, InvalidConfig, UnknownQueue
+from headrace.model.errors import HeadraceError, UnknownQueue
 from headrace.queue.queue import HeartbeatReply
 
 from .health import Health, serve_health
@@ -41,14 +42,14 @@ class Heartbeat:
         identity: WorkerIdentity,
         running: RunningTasks,
         health: Health,
-        health_address: tuple[str, int] | None,
+        health_listener: socket.socket | None,
     ) -> None:
         self._app = app
         self._configs = configs
         self._identity = identity
         self._running = running
         self._health = health
-        self._health_address = health_address
+        self._health_listener = health_listener
         self._status: Literal["active", "draining"] = "active"
         self._worker_loop = asyncio.get_running_loop()
         self._ended = asyncio.Event()
@@ -103,7 +104,7 @@ class Heartbeat:
         self._stop = asyncio.Event()
         self._loop = asyncio.get_running_loop()
         self._started.set()
-        server = await self._serve_health()
+        server = None if self._health_listener is None else await serve_health(self._health, self._health_listener)
         try:
             backend = self._app.redis_backend()
             while not self._stop.is_set():
@@ -116,15 +117,6 @@ class Heartbeat:
             if server is not None:
                 server.close()
             await self._app.aclose()
-
-    async def _serve_health(self) -> asyncio.Server | None:
-        if self._health_address is None:
-            return None
-        try:
-            return await serve_health(self._health, *self._health_address)
-        except OSError as error:
-            host, port = self._health_address
-            raise InvalidConfig("health_address", f"cannot listen on {host}:{port}: {error.strerror}") from error
 
     def _interval_s(self) -> float:
         shortest = min(config.heartbeat_s for config in self._configs.values())

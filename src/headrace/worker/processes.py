@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import struct
 import sys
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -53,70 +54,157 @@ class RemoteError(Exception):
         self.remote = message
 
 
+class _Job:
+    """One call of a handler."""
+
+    def __init__(self, spec: JobSpec, on_progress: Callable[[str], None], begin: Callable[[], bool]) -> None:
+        raw = msgspec.json.encode(spec)
+        self.frame = _LENGTH.pack(len(raw)) + raw
+        self.on_progress = on_progress
+        self.begin = begin
+        self.answer: asyncio.Future[ChildMessage] = asyncio.get_running_loop().create_future()
+        self.child: _Child | None = None
+
+
+class _Child(asyncio.SubprocessProtocol):
+    """One process. What it says is read here, so that it gets its next job as soon as it has answered."""
+
+    def __init__(self, on_free: Callable[[_Child], None], on_gone: Callable[[_Child], None]) -> None:
+        self._on_free = on_free
+        self._on_gone = on_gone
+        self._job: _Job | None = None
+        self._received = bytearray()
+        self._open_ends = 2  # the process itself, and the pipe with its answers
+        self.gone = asyncio.Event()
+
+    async def start(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._transport, _ = await loop.subprocess_exec(
+            lambda: self,
+            sys.executable,
+            "-m",
+            "headrace.worker.process_child",
+            stderr=None,
+            start_new_session=True,  # a Ctrl-C is for the worker, which decides what becomes of its handlers
+        )
+        self._jobs: Any = self._transport.get_pipe_transport(0)
+
+    def run(self, job: _Job) -> None:
+        self._job = job
+        job.child = self
+        self._jobs.write(job.frame)
+
+    async def kill(self) -> None:
+        """Returns when it is dead, whoever cancels this."""
+        with contextlib.suppress(ProcessLookupError):
+            self._transport.kill()
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.shield(self.gone.wait())
+
+    def pipe_data_received(self, fd: int, data: bytes) -> None:
+        received = self._received
+        received += data
+        while len(received) >= _LENGTH.size:
+            end = _LENGTH.size + _LENGTH.unpack_from(received)[0]
+            if len(received) < end:
+                return
+            message = msgspec.json.decode(received[_LENGTH.size : end], type=ChildMessage)
+            del received[:end]
+            self._heard(message)
+
+    def _heard(self, message: ChildMessage) -> None:
+        job = self._job
+        assert job is not None  # it speaks only of the job it has
+        if message.kind == "progress":
+            job.on_progress(message.body)
+            return
+        self._job = None
+        if not job.answer.done():
+            job.answer.set_result(message)
+            self._on_free(self)
+
+    def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
+        if fd == 1:
+            self._end_closed()
+
+    def process_exited(self) -> None:
+        self._end_closed()
+
+    def _end_closed(self) -> None:
+        self._open_ends -= 1
+        if self._open_ends > 0:
+            return  # its last answer may still be on the way
+        code = self._transport.get_returncode()
+        self._transport.close()
+        if self._job is not None and not self._job.answer.done():
+            self._job.answer.set_exception(HandlerCrashed(f"the handler's process ended with exit code {code}"))
+        self.gone.set()
+        self._on_gone(self)
+
+
 class HandlerProcesses:
-    """A pool that grows to the number of handlers that run at once."""
+    """Grows to ``most`` processes; more jobs than that stand in line."""
 
-    def __init__(self) -> None:
-        self._idle: list[asyncio.subprocess.Process] = []
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._line: deque[_Job] = deque()
+        self._idle: list[_Child] = []
+        self._children: set[_Child] = set()
+        self._starts: set[asyncio.Task[None]] = set()
 
-    async def run(self, job: JobSpec, on_progress: Callable[[str], None]) -> Any:
-        """Run a handler in a process; raises what it raised."""
-        process = self._idle.pop() if self._idle else await _start()
+    async def run(self, spec: JobSpec, on_progress: Callable[[str], None], *, begin: Callable[[], bool]) -> Any:
+        """Run a handler in a process; raises what it raised.
+
+        ``begin`` is called first, and the handler is left alone if that says no.
+        """
+        job = _Job(spec, on_progress, begin)
+        self._line.append(job)
+        self._serve()
         try:
-            result = await _converse(process, job, on_progress)
-        except (RemoteError, Retry, Fail, Snooze):
-            self._idle.append(process)
+            return _outcome(await job.answer)
+        except asyncio.CancelledError:
+            # Timed out or cancelled. Its process, unless it has just answered, ends before anything is settled.
+            if job.child is not None and job.answer.cancelled():
+                await job.child.kill()
             raise
-        except BaseException:
-            # Timed out, cancelled or dead: this process is not to be used again.
-            await _kill(process)
-            raise
-        self._idle.append(process)
-        return result
+
+    def _serve(self) -> None:
+        while self._line and self._idle:
+            job = self._line.popleft()
+            if not job.answer.done() and job.begin():
+                self._idle.pop().run(job)
+        while len(self._line) > len(self._starts) and len(self._children) < self._most:
+            child = _Child(self._free, self._gone)
+            self._children.add(child)
+            start = asyncio.create_task(self._start(child))
+            self._starts.add(start)
+            start.add_done_callback(self._starts.discard)
+
+    async def _start(self, child: _Child) -> None:
+        try:
+            await child.start()
+        except OSError as error:
+            self._children.discard(child)
+            if self._line and not (job := self._line.popleft()).answer.done():
+                job.answer.set_exception(error)
+        else:
+            self._free(child)
+
+    def _free(self, child: _Child) -> None:
+        self._idle.append(child)
+        self._serve()
+
+    def _gone(self, child: _Child) -> None:
+        self._children.discard(child)
+        if child in self._idle:
+            self._idle.remove(child)
+        self._serve()
 
     async def aclose(self) -> None:
-        """Kill the idle processes."""
-        while self._idle:
-            await _kill(self._idle.pop())
-
-
-async def _start() -> asyncio.subprocess.Process:
-    return await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-m",
-        "headrace.worker.process_child",
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        start_new_session=True,  # a Ctrl-C is for the worker, which decides what becomes of its handlers
-    )
-
-
-async def _kill(process: asyncio.subprocess.Process) -> None:
-    with contextlib.suppress(ProcessLookupError):
-        process.kill()
-    with contextlib.suppress(asyncio.CancelledError):
-        await asyncio.shield(process.wait())
-    if process.stdin is not None:
-        process.stdin.close()
-
-
-async def _converse(process: asyncio.subprocess.Process, job: JobSpec, on_progress: Callable[[str], None]) -> Any:
-    assert process.stdin is not None  # both are pipes, see _start
-    assert process.stdout is not None
-    raw = msgspec.json.encode(job)
-    try:
-        process.stdin.write(_LENGTH.pack(len(raw)) + raw)
-        await process.stdin.drain()
-        while True:
-            (length,) = _LENGTH.unpack(await process.stdout.readexactly(_LENGTH.size))
-            message = msgspec.json.decode(await process.stdout.readexactly(length), type=ChildMessage)
-            if message.kind == "progress":
-                on_progress(message.body)
-            else:
-                return _outcome(message)
-    except (asyncio.IncompleteReadError, ConnectionError) as error:
-        code = await process.wait()
-        raise HandlerCrashed(f"the handler's process ended with exit code {code}") from error
+        """Kill the processes."""
+        self._line.clear()
+        await asyncio.gather(*self._starts)
+        await asyncio.gather(*(child.kill() for child in tuple(self._children)))
 
 
 def _outcome(message: ChildMessage) -> Any:

@@ -51,6 +51,7 @@ class _Lane:
         """How many tasks the claim that is under way may bring."""
         self.unanswered = False
         """A claim's answer was lost. It may have leased tasks, so the same number must be sent again."""
+        self.sent_at_s = 0.0
         self.failures = 0
 
 
@@ -102,6 +103,7 @@ class Processor:
         self._ahead = Ahead(slots.capacity)
         self._handlers = Handlers(
             queue.name,
+            executor.prepare,
             lambda task: executor.run(task, configs[queue.name]),
             slots=slots,
             running=running,
@@ -127,7 +129,7 @@ class Processor:
             self._health.moved(self.queue.name)
             if self._has_business(lane):
                 await self._cycle(lane)
-            elif lane.index == 0 and self._dry and self._accepting and self._slots.free > 0:
+            elif lane.index == 0 and self._dry and self._could_take_on():
                 await self._sleep(lane)
             else:
                 await self._wait()
@@ -158,6 +160,9 @@ class Processor:
         if self._dry or not self._accepting:
             self._slots.leave_line(self.queue.name)
         return False
+
+    def _could_take_on(self) -> bool:
+        return self._accepting and self._slots.free > 0
 
     def _may_claim(self, lane: _Lane) -> bool:
         # The second lane joins in when the first found more than it could take: one task wakes one claim.
@@ -203,7 +208,7 @@ class Processor:
             return
         lane.failures = lane.asked_for = 0
         if reply is not None:
-            self._take_on(reply, want)
+            self._take_on(reply, want, after_s=time.monotonic() - lane.sent_at_s)
 
     def _take_slots(self) -> int:
         if self._is_only_queue:
@@ -216,7 +221,7 @@ class Processor:
         """One round trip. When it fails, the settlements are kept and the claim's number is used again."""
         claiming = want > 0 or lane.unanswered
         lane.unanswered = claiming
-        sent_at_s = time.monotonic()
+        lane.sent_at_s = time.monotonic()
         try:
             if not claiming:
                 self.settler.answered(settlements, await self.queue.settle(settlements))
@@ -231,7 +236,7 @@ class Processor:
         except HeadraceError:
             self.settler.put_back(settlements)
             raise
-        self._ahead.exchanged(time.monotonic() - sent_at_s)
+        self._ahead.exchanged(time.monotonic() - lane.sent_at_s)
         lane.unanswered = False
         lane.number += 1
         return reply
@@ -247,6 +252,10 @@ class Processor:
 
     async def _sleep(self, lane: _Lane) -> None:
         """Wait in Redis until there is work, with the claim for it already there."""
+        # Handlers that were just started begin now, not after the next claim has been packed and sent.
+        await asyncio.sleep(0)
+        if not self._could_take_on():
+            return
         self._slots.leave_line(self.queue.name)
         want = self._take_slots() if self._is_only_queue else 0
         claim = None
@@ -264,7 +273,7 @@ class Processor:
         self._dry = False
         if woken.claimed is None:
             self._slots.give_back(want)
-            if woken.token_from is not None and (not self._accepting or self._slots.free <= 0):
+            if woken.token_from is not None and not self._could_take_on():
                 await self._waker.pass_on(woken.token_from)
             return
         try:
@@ -274,7 +283,8 @@ class Processor:
             return  # the claim that follows meets the same trouble and deals with it
         lane.unanswered = False
         lane.number += 1
-        self._take_on(reply, want)
+        # When it was claimed is not known, but the loop was free to read the answer.
+        self._take_on(reply, want, after_s=0.0)
 
     def _ring(self) -> None:
         """End the sleep in Redis."""
@@ -283,12 +293,17 @@ class Processor:
             self._bells.add(bell)
             bell.add_done_callback(self._bells.discard)
 
-    def _take_on(self, reply: ClaimReply, want: int) -> None:
-        self._slots.give_back(want - len(reply.tasks))
-        if self._accepting:
+    def _take_on(self, reply: ClaimReply, want: int, *, after_s: float) -> None:
+        """Deal with an answer that was read so long after the question."""
+        # While a handler blocks the loop, answers lie unread and nobody renews the leases in them. Others may have the
+        # tasks by now, so these are not begun; and a drain may have begun while the claim was under way.
+        expired = after_s >= self._configs[self.queue.name].lease_s
+        # Handlers first: whoever hears of free slots is to begin after them.
+        if self._accepting and not expired:
             self._handlers.take_on(reply.tasks)
         else:
-            self._handlers.give_back(reply.tasks)  # the drain began while this claim was under way
+            self._handlers.give_back(reply.tasks)
+        self._slots.give_back(want - len(reply.tasks))
         parked = reply.status == "draining"
         self._health.set_parked(self.queue.name, parked)
         self._dry = reply.status != "unregistered" and len(reply.tasks) < want
@@ -304,6 +319,10 @@ class Processor:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(BLOCK_S):
                 await self._nudge.wait()
+        # Handlers that end together are replaced together; the new ones begin now, not after the old ones' settlements
+        # have been packed and sent. It takes one turn of the loop to start them and one for their first steps.
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
 
     async def _back_off(self, lane: _Lane, error: HeadraceError) -> None:
         lane.failures = min(lane.failures + 1, 10)  # past the longest pause anyway; an outage may last for days

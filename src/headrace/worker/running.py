@@ -10,7 +10,8 @@ from collections import deque
 from collections.abc import Iterable
 
 from headrace.app.context import TaskContext
-from headrace.model.task import ClaimedTask
+from headrace.app.tasks import RunIn
+from headrace.model.task import ClaimedTask, TaskMessage
 
 
 class StopReason(enum.Enum):
@@ -30,12 +31,16 @@ class RunningTask:
     """One task between its claim and its settlement."""
 
     __slots__ = (
+        "_fate",
+        "begun_monotonic_s",
         "claimed",
         "claimed_monotonic_s",
         "context",
         "deadline_monotonic_s",
         "handler",
-        "has_begun",
+        "has_started",
+        "message",
+        "place",
         "progress",
         "queue",
         "stop_reason",
@@ -46,24 +51,42 @@ class RunningTask:
         self.claimed = claimed
         self.claimed_monotonic_s = time.monotonic()
         self.deadline_monotonic_s = self.claimed_monotonic_s + claimed.timeout_s
+        self.message: TaskMessage | None = None
+        self.place: RunIn = "loop"
         self.context: TaskContext | None = None
         self.handler: asyncio.Task[None] | None = None
-        self.has_begun = False
+        self.has_started = False
+        """The handler's coroutine has taken its first step; the handler itself may still wait for its thread."""
+        self.begun_monotonic_s: float | None = None
+        """When the handler itself began."""
+        self._fate = threading.Lock()
         self.stop_reason: StopReason | None = None
         # A box of its own for the last report: through it a handler's context leads to no task and to no handler.
         # Such a circle, one per task, would be left to the garbage collector.
         self.progress: deque[str] = deque(maxlen=1)
 
+    def begin(self) -> bool:
+        """Called by whoever is about to run the handler, in whatever thread; False when it is not to run any more."""
+        if not self._fate.acquire(blocking=False):
+            return False
+        self.begun_monotonic_s = time.monotonic()
+        return True
+
+    def withdraw(self) -> bool:
+        """Keep the handler from beginning; False when it has begun. It is decided once, here or by `begin`."""
+        return self._fate.acquire(blocking=False)
+
     def stop(self, reason: StopReason) -> bool:
         """Ask the handler to end. The first reason counts; False when there is nothing to stop."""
         if self.stop_reason is not None or (self.handler is not None and self.handler.done()):
             return False
+        self.withdraw()
         self.stop_reason = reason
         if self.context is not None:
             self.context.mark_cancelled()
         # A coroutine that is cancelled before its first step never runs, not even to settle. One that has
-        # not begun finds the reason when it does.
-        if self.has_begun and self.handler is not None:
+        # not started finds the reason when it does.
+        if self.has_started and self.handler is not None:
             self.handler.cancel()
         return True
 

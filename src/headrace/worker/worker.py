@@ -14,7 +14,7 @@ import headrace
 from headrace.app.backend import RedisBackend
 from headrace.app.headrace import Headrace
 from headrace.model.config import QueueConfig
-from headrace.model.errors import InvalidConfig
+from headrace.model.errors import InvalidConfig, UnknownQueue
 from headrace.model.names import capability_set, check_name
 from headrace.model.outcomes import Outcome, Settlement
 from headrace.queue.cancelling import cancel_and_wait
@@ -24,6 +24,7 @@ from headrace.queue.waker import Waker
 from .canceller import listen_for_cancellations
 from .execution import Executor
 from .health import Health
+from .health_port import listen
 from .heartbeat import Heartbeat
 from .identity import WorkerIdentity, new_worker_id
 from .janitor import keep_healthy
@@ -34,6 +35,8 @@ from .timekeeper import Timekeeper
 
 DEFAULT_CONCURRENCY = 5
 DEFAULT_GRACE_S = 30.0
+_INTRODUCTIONS = 10
+_INTRODUCTION_PAUSE_S = 0.5
 _STOPPING_S = 2.0
 """How long a handler that was told to stop may take to do so."""
 _FLUSH_S = 10.0
@@ -58,8 +61,10 @@ class Worker:
         capabilities: Iterable[str] = (),
         grace_s: float = DEFAULT_GRACE_S,
         health_address: tuple[str, int] | None = None,
+        health_listener: socket.socket | None = None,
         worker_id: str | None = None,
     ) -> None:
+        """``health_listener`` is a socket that listens already, in place of an address."""
         if concurrency < 1:
             raise InvalidConfig("concurrency", f"is {concurrency}; a worker runs at least one task at a time")
         if grace_s < 0:
@@ -68,6 +73,7 @@ class Worker:
         self._queue_names = _chosen_queues(app, queues)
         self._grace_s = grace_s
         self._health_address = health_address
+        self._health_listener = health_listener
         self.identity = WorkerIdentity(
             worker=check_name("worker_id", worker_id or new_worker_id()),
             capacity=concurrency,
@@ -93,17 +99,18 @@ class Worker:
         # Not the app's own connection, which handlers use: another worker in this loop may share that one.
         backend = self._app.new_redis_backend()
         try:
-            await self._run_on(backend)
+            # From the very beginning: the first process of a container does not die of a SIGTERM that nobody handles.
+            with self._signals():
+                await self._run_on(backend)
         finally:
             await backend.aclose()
 
     async def _run_on(self, backend: RedisBackend) -> None:
         queues = [await backend.queue(name) for name in self._queue_names]
         for queue in queues:
-            self._configs[queue.name] = await backend.config(queue.name)
-            await self._register(queue)
-        heartbeat = Heartbeat(self._app, self._configs, self.identity, self._running, self.health, self._health_address)
-        executor = Executor(self._app)
+            await self._introduce(backend, queue)
+        heartbeat = Heartbeat(self._app, self._configs, self.identity, self._running, self.health, self._listener())
+        executor = Executor(self._app, self.identity.capacity)
         timekeeper = Timekeeper(self._running)
         processors = [
             Processor(
@@ -130,9 +137,8 @@ class Worker:
             "worker started", worker=self.identity.worker, queues=self._queue_names, tasks=sorted(self._app.tasks)
         )
         try:
-            with self._signals():
-                await self._until_asked_or_broken(loops + helpers)
-                await self._drain(heartbeat, processors, loops)
+            await self._until_asked_or_broken(loops + helpers)
+            await self._drain(heartbeat, processors, loops)
         finally:
             await cancel_and_wait(*helpers, *loops)
             timekeeper.close()
@@ -140,6 +146,25 @@ class Worker:
             await executor.aclose()
             await self._app.aclose()
         _log.info("worker stopped", worker=self.identity.worker)
+
+    def _listener(self) -> socket.socket | None:
+        if self._health_listener is None and self._health_address is not None:
+            return listen(*self._health_address)
+        return self._health_listener
+
+    async def _introduce(self, backend: RedisBackend, queue: Queue) -> None:
+        """Learn what the queue is like, and register.
+
+        A failover may forget a definition that was confirmed just before it, so it may have to be published again.
+        """
+        for tries_left in reversed(range(_INTRODUCTIONS)):
+            try:
+                self._configs[queue.name] = await backend.config(queue.name)
+                return await self._register(queue)
+            except UnknownQueue:
+                if tries_left == 0 or not backend.forget(queue.name):
+                    raise
+            await asyncio.sleep(_INTRODUCTION_PAUSE_S)
 
     async def _register(self, queue: Queue) -> None:
         await queue.heartbeat(**self.identity.fields())
