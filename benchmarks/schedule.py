@@ -40,6 +40,7 @@ class Effort:
     script_calls: int
     duration_s: float
     """How long tasks of each duration are run for."""
+    duration_rounds: int
     profiled: int
 
     def again(self) -> Effort:
@@ -54,12 +55,14 @@ class Effort:
 
 
 FULL = Effort(
-    tasks=100_000, rounds=3, latency_rounds=2, singles=3000, samples=150, latency_limit_s=12.0, idle_s=8.0,
-    stored=20_000, waiting=(1_000, 10_000, 100_000, 1_000_000), script_calls=200, duration_s=2.5, profiled=200_000,
+    tasks=100_000, rounds=3, latency_rounds=3, singles=3000, samples=150, latency_limit_s=12.0, idle_s=8.0,
+    stored=20_000, waiting=(1_000, 10_000, 100_000, 1_000_000), script_calls=200, duration_s=2.5, duration_rounds=3,
+    profiled=200_000,
 )  # fmt: skip
 QUICK = Effort(
     tasks=20_000, rounds=1, latency_rounds=1, singles=500, samples=50, latency_limit_s=5.0, idle_s=5.0,
-    stored=5_000, waiting=(1_000, 10_000, 100_000), script_calls=50, duration_s=1.0, profiled=50_000,
+    stored=5_000, waiting=(1_000, 10_000, 100_000), script_calls=50, duration_s=1.0, duration_rounds=1,
+    profiled=50_000,
 )  # fmt: skip
 
 

@@ -34,7 +34,7 @@ def main() -> None:
 
 
 async def _rate(kind: str, seconds: float, concurrency: int, for_s: float) -> float:
-    threads, processes = HandlerThreads(), HandlerProcesses()
+    threads, processes = HandlerThreads(concurrency), HandlerProcesses(concurrency)
     definition = KINDS[kind]
 
     def call() -> Coroutine[Any, Any, Any]:
@@ -42,8 +42,8 @@ async def _rate(kind: str, seconds: float, concurrency: int, for_s: float) -> fl
             handled: Coroutine[Any, Any, Any] = definition.function(seconds)
             return handled
         if definition.run_in == "thread":
-            return threads.run(partial(definition.function, seconds))
-        return processes.run(_job(definition, seconds), lambda _: None)
+            return threads.run(partial(definition.function, seconds), begin=_always)
+        return processes.run(_job(definition, seconds), lambda _: None, begin=_always)
 
     async def work(window: _Window) -> None:
         while window.is_open():
@@ -58,6 +58,10 @@ async def _rate(kind: str, seconds: float, concurrency: int, for_s: float) -> fl
     threads.close()
     await processes.aclose()
     return sum(window.per_s() for window in windows)
+
+
+def _always() -> bool:
+    return True
 
 
 def _job(definition: Definition[Any, Any, Any], seconds: float) -> JobSpec:

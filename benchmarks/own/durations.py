@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import statistics
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -45,8 +46,8 @@ _DOES_NOTHING = {"loop": "noop", "thread": "thread", "process": "process", "spin
 """What is run with no duration at all, to see how many tasks of that kind there can be at most."""
 
 
-def durations(server: Server, *, seconds: float, tell: Callable[[str], None]) -> list[Figures]:
-    """One row per case, each run for about so long."""
+def durations(server: Server, *, seconds: float, rounds: int, tell: Callable[[str], None]) -> list[Figures]:
+    """One row per case, each run for about so long: the medians of the rounds, without a queue and with one in turn."""
     highest = {}
     for kind, concurrency in dict.fromkeys((_DOES_NOTHING[case.kind], case.concurrency) for case in CASES):
         tell(f"durations: {kind} without a duration at concurrency {concurrency}")
@@ -57,18 +58,21 @@ def durations(server: Server, *, seconds: float, tell: Callable[[str], None]) ->
     rows = []
     for case in CASES:
         tell(f"durations: {case.kind} of {case.ms:g} ms at concurrency {case.concurrency}")
-        with_no_queue = _bare(server, case)
         no_op = highest[_DOES_NOTHING[case.kind], case.concurrency]
-        expected = min(case.arithmetic, with_no_queue, no_op)
-        # Whole turns of all slots, so that no part of the run is an odd one.
-        turns = max(4, math.ceil(expected * seconds / case.concurrency))
+        with_no_queue, with_one = [], []
+        for _ in range(rounds):
+            with_no_queue.append(_bare(server, case))
+            expected = min(case.arithmetic, with_no_queue[-1], no_op)
+            # Whole turns of all slots, so that no part of the run is an odd one.
+            turns = max(4, math.ceil(expected * seconds / case.concurrency))
+            with_one.append(_rate(server, case, tasks=turns * case.concurrency))
         rows.append(
             {
                 **dataclasses.asdict(case),
                 "arithmetic_per_s": case.arithmetic,
-                "bare_per_s": with_no_queue,
+                "bare_per_s": statistics.median(with_no_queue),
                 "noop_per_s": no_op,
-                "per_s": _rate(server, case, tasks=turns * case.concurrency),
+                "per_s": statistics.median(with_one),
             }
         )
     return rows

@@ -21,7 +21,7 @@ def run(measure: str, server: Server, effort: Effort, tell: Callable[[str], None
     """One measure; ``tell`` is given a line whenever something new begins."""
     match measure:
         case "durations":
-            return durations(server, seconds=effort.duration_s, tell=tell)
+            return durations(server, seconds=effort.duration_s, rounds=effort.duration_rounds, tell=tell)
         case "growth":
             return uvloop.run(growth(server, waiting=effort.waiting, tell=tell))
         case "scripts":
