@@ -45,13 +45,19 @@ format: $(INSTALLED) ## Format the code and apply the safe fixes
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+# Most tests wait for something most of the time, so there are more processes than cores. Neighbours stay together:
+# they share servers. The tests on clusters share one, and run by themselves.
+JOBS ?= 4
+IN_PARALLEL := --numprocesses $(JOBS) --dist worksteal
+
 .PHONY: test
-test: setup lint ## Lint, then run every test on every kind of Redis installation
-	$(BIN)/python -m pytest --topology all
+test: setup lint ## Lint, then run every test on every kind of Redis installation, and on a cluster
+	$(BIN)/python -m pytest --topology all -m "not cluster" $(IN_PARALLEL)
+	$(BIN)/python -m pytest -m cluster
 
 .PHONY: test-fast
 test-fast: setup lint ## Lint, then run what is not marked slow, on a single server
-	$(BIN)/python -m pytest -m "not slow"
+	$(BIN)/python -m pytest -m "not slow" $(IN_PARALLEL)
 
 # `make drill DRILL=worker_kill` runs one drill (or several: DRILL="redis_kill or poison"); `make drill FORM=medium`
 # rehearses them in minutes. Only the long form is published; rows of drills that are not run stay as they are.
@@ -64,6 +70,26 @@ drill: setup ## Run the fault drills in their long form (about 90 minutes); writ
 	HEADRACE_DRILL=$(FORM) $(BIN)/python -m pytest -s -m drill tests/chaos $(if $(DRILL),-k "$(DRILL)") || status=$$?; \
 	$(BIN)/python -m tests.chaos.publish; \
 	exit $$status
+
+# `make cluster NAME=other NODES=3` gives a second one, with three nodes. HEADRACE_KUBECONFIG names a cluster of your own.
+NAME ?= headrace
+NODES ?= 1
+
+.PHONY: cluster
+cluster: $(INSTALLED) ## Bring up a Kubernetes cluster for tests (kind; NAME=..., NODES=...)
+	@$(BIN)/python -m tests.cluster up --name $(NAME) --nodes $(NODES)
+
+.PHONY: cluster-down
+cluster-down: $(INSTALLED) ## Take that cluster down and leave nothing but the cache
+	@$(BIN)/python -m tests.cluster down --name $(NAME)
+
+.PHONY: images
+images: $(INSTALLED) ## Build the images of operator, worker and a small Redis with that cluster's Docker
+	@$(BIN)/python -m tests.support.images --name $(NAME)
+
+.PHONY: images-load
+images-load: $(INSTALLED) ## Build the images and bring them into that cluster
+	@$(BIN)/python -m tests.support.images --name $(NAME) --load
 
 .PHONY: durability
 durability: setup ## Crash Redis in every setup and count what was lost; writes docs/reliability.md
@@ -80,24 +106,33 @@ BENCH ?= --appendonly both --publish --output build/bench.json
 bench: setup ## Measure Headrace beside other queues; writes docs/performance.md
 	$(BIN)/python -m benchmarks $(BENCH)
 
-# Neither the index nor a path of the machine it was made on belongs in the lock file. Pins that still fit
+# Neither the index nor a path of the machine it was made on belongs in a lock file. Pins that still fit
 # are kept; `make lock UPGRADE=--upgrade` moves all of them to the newest versions.
+PIP_COMPILE = $(BIN)/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extras --no-header \
+	--no-emit-index-url --no-emit-trusted-host --no-emit-find-links --no-emit-options $(UPGRADE)
+
+# $(call write-lock,FILE,FIRST WORDS OF ITS HEADING,ARGUMENTS OF PIP-COMPILE)
+define write-lock
+	@rm -f $(1).new
+	@if [ -e $(1) ]; then cp $(1) $(1).new; fi
+	$(PIP_COMPILE) --output-file $(1).new $(3)
+	@{ echo "# $(2), pinned with its hashes. Written by \`make lock\`; do not edit."; \
+		grep -v '^# .*Written by .make lock' $(1).new; } > $(1).tmp
+	@mv $(1).tmp $(1)
+	@rm -f $(1).new
+endef
+
 .PHONY: lock
-lock: ## Write requirements.lock anew from pyproject.toml
+lock: ## Write the lock files anew from pyproject.toml
 	@test -x $(BIN)/pip-compile \
 		|| { echo "pip-compile is missing: run make setup first." >&2; exit 1; }
-	@rm -f requirements.lock.new
-	@if [ -e requirements.lock ]; then cp requirements.lock requirements.lock.new; fi
-	$(BIN)/pip-compile --quiet --extra dev --generate-hashes --allow-unsafe --strip-extras --no-header \
-		--no-emit-index-url --no-emit-trusted-host --no-emit-find-links --no-emit-options \
-		$(UPGRADE) --output-file requirements.lock.new pyproject.toml
-	@{ echo "# Everything that runs here, pinned with its hashes. Written by \`make lock\`; do not edit."; \
-		grep -v '^# Everything that runs here' requirements.lock.new; } > requirements.lock.tmp
-	@mv requirements.lock.tmp requirements.lock
-	@rm -f requirements.lock.new
+	$(call write-lock,requirements.lock,Everything that runs here,--extra dev pyproject.toml tools/any-python.in)
+	$(call write-lock,worker_image/requirements.lock,What the worker image holds,pyproject.toml tools/any-python.in)
+	$(call write-lock,requirements-operator.lock,What the image of operator and API holds,--extra operator pyproject.toml tools/any-python.in)
+	$(call write-lock,requirements-build.lock,What the images' wheels are built with,--only-build-deps --build-deps-for wheel pyproject.toml)
 
 .PHONY: clean
 clean: ## Remove what the other targets made, .venv included
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis build dist
-	rm -f requirements.lock.new requirements.lock.tmp
-	find src tests examples benchmarks -type d -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
+	rm -f requirements*.lock.new requirements*.lock.tmp worker_image/requirements.lock.new worker_image/requirements.lock.tmp
+	find src tests examples benchmarks worker_image -type d -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true

@@ -17,6 +17,8 @@ import pytest
 from tests.support.redis_server import RedisServer
 from tests.support.topology import TOPOLOGIES, Installation, Topology, installed
 
+pytest_plugins = ["tests.support.kubernetes_fixtures"]
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(

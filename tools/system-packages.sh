@@ -5,10 +5,17 @@
 #   libfaketime    the tests move a server's clock with it
 #   gcc            the tests build the small library with which they cut a server's power
 #
-# Debian's redis-server package starts a service on port 6379 and enables it at boot. Nobody asked for
-# that here, so both are prevented. A server that was installed before is left as it is.
+# With the argument `cluster`, those that a test cluster needs where no Docker is running:
+#
+#   docker.io      a private dockerd is started for each cluster
+#   iptables, iproute2   connect it to the outside, and take the connection away again
+#   debootstrap    makes the file systems of the node and of our base image
+#
+# Debian's packages of Redis and Docker start services and enable them at boot. Nobody asked for that here, so
+# both are prevented. What was installed before is left as it is.
 set -euo pipefail
 
+readonly purpose=${1:-tests}
 readonly policy=/usr/sbin/policy-rc.d
 scratch=''
 
@@ -27,6 +34,16 @@ has_c_compiler() {
 }
 
 missing_packages() {
+    if [[ $purpose == cluster ]]; then
+        command -v dockerd >/dev/null || echo docker.io
+        command -v docker >/dev/null || echo docker.io
+        command -v debootstrap >/dev/null || echo debootstrap
+        command -v iptables >/dev/null || echo iptables
+        command -v ip >/dev/null || echo iproute2
+        command -v tini >/dev/null || echo tini
+        [[ -e /usr/share/keyrings/debian-archive-keyring.gpg ]] || echo debian-archive-keyring
+        return
+    fi
     has_redis_server || echo redis-server
     has_libfaketime || echo libfaketime
     has_c_compiler || printf '%s\n' gcc libc6-dev
@@ -66,9 +83,19 @@ apt_install() {
     "${install[@]}" "$@"
 }
 
+disable_services() {
+    local package
+    for package in "$@"; do
+        case $package in
+        redis-server) systemctl disable --quiet redis-server.service ;;
+        docker.io) systemctl disable --quiet docker.service docker.socket containerd.service ;;
+        esac
+    done
+}
+
 main() {
     local -a packages
-    mapfile -t packages < <(missing_packages)
+    mapfile -t packages < <(missing_packages | sort --unique)
     if ((${#packages[@]} == 0)); then
         return
     fi
@@ -79,8 +106,8 @@ main() {
 
     forbid_service_starts
     apt_install "${packages[@]}"
-    if [[ " ${packages[*]} " == *' redis-server '* ]] && command -v systemctl >/dev/null; then
-        systemctl disable --quiet redis-server.service
+    if command -v systemctl >/dev/null; then
+        disable_services "${packages[@]}"
     fi
 
     mapfile -t packages < <(missing_packages)
