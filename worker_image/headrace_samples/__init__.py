@@ -1,0 +1,1 @@
+"""Tasks to try a worker out with; the worker image runs them until it is given yours."""
