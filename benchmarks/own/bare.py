@@ -1,6 +1,7 @@
 """The same handlers with no queue: what this machine and the worker's own machinery make of them.
 
-``python -m benchmarks.own.bare KIND SECONDS CONCURRENCY FOR_SECONDS`` prints how many ran per second. Handlers are
+``python -m benchmarks.own.bare KIND SECONDS CONCURRENCY FOR_SECONDS`` prints how many ran per second, and how much of
+a core the calling process used for it, which leaves no more than the rest of that core to any queue. Handlers are
 called as a worker calls them, from an event loop and there, in a thread or in a process, by as many loops as there are
 slots. A sleep of a millisecond is not one: uvloop's timers count whole milliseconds, and threads and processes take
 their time to wake up. What is missing beside this is what the queue costs.
@@ -30,10 +31,10 @@ WARM_UP = 0.2
 def main() -> None:
     """Run and print."""
     kind, seconds, concurrency, for_s = sys.argv[1], float(sys.argv[2]), int(sys.argv[3]), float(sys.argv[4])
-    sys.stdout.write(json.dumps({"per_s": uvloop.run(_rate(kind, seconds, concurrency, for_s))}) + "\n")
+    sys.stdout.write(json.dumps(uvloop.run(_measure(kind, seconds, concurrency, for_s))) + "\n")
 
 
-async def _rate(kind: str, seconds: float, concurrency: int, for_s: float) -> float:
+async def _measure(kind: str, seconds: float, concurrency: int, for_s: float) -> dict[str, float]:
     threads, processes = HandlerThreads(concurrency), HandlerProcesses(concurrency)
     definition = KINDS[kind]
 
@@ -54,10 +55,12 @@ async def _rate(kind: str, seconds: float, concurrency: int, for_s: float) -> fl
     # Once before the clock starts: threads and processes are up.
     await asyncio.gather(*(call() for _ in range(concurrency)))
     windows = [_Window(for_s) for _ in range(concurrency)]
+    began_s, cpu_s = time.perf_counter(), time.process_time()
     await asyncio.gather(*(work(window) for window in windows))
+    core = (time.process_time() - cpu_s) / (time.perf_counter() - began_s)
     threads.close()
     await processes.aclose()
-    return sum(window.per_s() for window in windows)
+    return {"per_s": sum(window.per_s() for window in windows), "core": core}
 
 
 def _always() -> bool:

@@ -18,6 +18,8 @@ BEGIN, END = 0.25, 0.95
 POLL_S = 0.05
 """Looking takes processor time away from handlers that use all there is."""
 BARE_S = 1.2
+FULL_CORE = 0.9
+"""Handlers that take this much of a core by themselves leave a queue in the same process nothing to work with."""
 
 
 @dataclass(frozen=True)
@@ -52,16 +54,19 @@ def durations(server: Server, *, seconds: float, rounds: int, tell: Callable[[st
     for kind, concurrency in dict.fromkeys((_DOES_NOTHING[case.kind], case.concurrency) for case in CASES):
         tell(f"durations: {kind} without a duration at concurrency {concurrency}")
         # Few slots are emptied faster than they are filled: fewer tasks do.
-        highest[kind, concurrency] = _rate(
-            server, Case(kind, 0, concurrency), tasks=round(min(10, concurrency) * 1500 * seconds)
-        )
+        tasks = round(min(10, concurrency) * 1500 * seconds)
+        # These are over soon, so they are looked at more often than those that take a while.
+        no_ops = [_rate(server, Case(kind, 0, concurrency), tasks=tasks, poll_s=measures.POLL_S) for _ in range(rounds)]
+        highest[kind, concurrency] = statistics.median(no_ops)
     rows = []
     for case in CASES:
         tell(f"durations: {case.kind} of {case.ms:g} ms at concurrency {case.concurrency}")
         no_op = highest[_DOES_NOTHING[case.kind], case.concurrency]
-        with_no_queue, with_one = [], []
+        with_no_queue, with_one, cores = [], [], []
         for _ in range(rounds):
-            with_no_queue.append(_bare(server, case))
+            bare = _bare(server, case)
+            with_no_queue.append(float(bare["per_s"]))
+            cores.append(float(bare["core"]))
             expected = min(case.arithmetic, with_no_queue[-1], no_op)
             # Whole turns of all slots, so that no part of the run is an odd one.
             turns = max(4, math.ceil(expected * seconds / case.concurrency))
@@ -71,6 +76,7 @@ def durations(server: Server, *, seconds: float, rounds: int, tell: Callable[[st
                 **dataclasses.asdict(case),
                 "arithmetic_per_s": case.arithmetic,
                 "bare_per_s": statistics.median(with_no_queue),
+                "bare_core": statistics.median(cores),
                 "noop_per_s": no_op,
                 "per_s": statistics.median(with_one),
             }
@@ -78,17 +84,25 @@ def durations(server: Server, *, seconds: float, rounds: int, tell: Callable[[st
     return rows
 
 
-def _rate(server: Server, case: Case, *, tasks: int) -> float:
-    figures = measures.drain(_installed(case), server, tasks=tasks, workers=1, begin=BEGIN, end=END, poll_s=POLL_S)
+def _rate(server: Server, case: Case, *, tasks: int, poll_s: float = POLL_S) -> float:
+    figures = measures.drain(_installed(case), server, tasks=tasks, workers=1, begin=BEGIN, end=END, poll_s=poll_s)
     return float(figures["per_s"])
 
 
-def _bare(server: Server, case: Case) -> float:
+def out_of_reach(row: Figures) -> str | None:
+    """Why no queue in the same process could come close to its ideal, or None."""
+    if row["bare_per_s"] > row["noop_per_s"]:
+        return f"more than no-op tasks reach: {row['noop_per_s']:,.0f}"
+    if row["bare_core"] >= FULL_CORE:
+        return f"without a queue it takes {row['bare_core']:.0%} of the worker's core"
+    return None
+
+
+def _bare(server: Server, case: Case) -> Figures:
     installed = _installed(case)
     bare = dataclasses.replace(installed.peer, producer="{python} -m benchmarks.own.bare")
     arguments = (case.kind, case.ms / 1000, case.concurrency, BARE_S)
-    figures = processes.produce(Installed(bare, installed.root, case.concurrency), server, *arguments, limit_s=30.0)
-    return float(figures["per_s"])
+    return processes.produce(Installed(bare, installed.root, case.concurrency), server, *arguments, limit_s=30.0)
 
 
 def _installed(case: Case) -> Installed:

@@ -7,6 +7,7 @@ from typing import Any
 from benchmarks.markdown import table
 from benchmarks.measures import Figures
 from benchmarks.own.bounds import BOUNDS
+from benchmarks.own.durations import out_of_reach
 from benchmarks.profile import tables as profile_tables
 
 _WHERE = {
@@ -40,8 +41,8 @@ def durations(rows: list[Figures]) -> str:
     lines = []
     for row in rows:
         share = f"{row['per_s'] / row['bare_per_s']:.1%}"
-        if row["bare_per_s"] > row["noop_per_s"]:
-            share = f"{share} (more than no-op tasks reach: {row['noop_per_s']:,.0f})"
+        if reason := out_of_reach(row):
+            share = f"{share} ({reason})"
         lines.append(
             (
                 _WHERE[row["kind"]],

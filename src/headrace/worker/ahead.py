@@ -13,7 +13,7 @@ _NOTICEABLE = 0.01
 """A round trip shorter than this part of a task is not worth holding tasks for."""
 _LONGEST_HANDLER_S = 0.05
 """Nothing is held behind tasks that take longer: it would have to be handed back before it can begin."""
-_STOCK_S = 0.005
+_STOCK_S = 0.02
 """What is held lasts for about this long, if a full turn of all slots does not take longer anyway."""
 _MOST_TURNS = 5
 _MOST_HELD = 100

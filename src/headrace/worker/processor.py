@@ -34,7 +34,7 @@ from .timekeeper import Timekeeper
 
 LANES = 2
 """Round trips under way at once: while Redis works on one batch, the handlers of the other run."""
-_LONGEST_LINGER_S = 0.01
+_LONGEST_LINGER_S = 0.02
 """A settlement is held back for no longer than this."""
 _LONGEST_BACKOFF_S = 3.0
 
