@@ -21,6 +21,7 @@ RUN /tools/bin/pip wheel --quiet --require-hashes --wheel-dir /wheels --requirem
 
 COPY pyproject.toml LICENSE ./
 COPY src ./src
+COPY operator ./operator
 RUN /tools/bin/pip wheel --quiet --no-deps --no-build-isolation --wheel-dir /own . \
     && /tools/bin/pip --python /opt/headrace install --quiet --no-index --no-deps --no-compile /own/*.whl
 # The root is read-only when this runs, so what is not compiled here would be compiled at every start. The files are

@@ -126,7 +126,7 @@ endef
 lock: ## Write the lock files anew from pyproject.toml
 	@test -x $(BIN)/pip-compile \
 		|| { echo "pip-compile is missing: run make setup first." >&2; exit 1; }
-	$(call write-lock,requirements.lock,Everything that runs here,--extra dev pyproject.toml tools/any-python.in)
+	$(call write-lock,requirements.lock,Everything that runs here,--extra dev --extra operator pyproject.toml tools/any-python.in)
 	$(call write-lock,worker_image/requirements.lock,What the worker image holds,pyproject.toml tools/any-python.in)
 	$(call write-lock,requirements-operator.lock,What the image of operator and API holds,--extra operator pyproject.toml tools/any-python.in)
 	$(call write-lock,requirements-build.lock,What the images' wheels are built with,--only-build-deps --build-deps-for wheel pyproject.toml)
@@ -135,4 +135,4 @@ lock: ## Write the lock files anew from pyproject.toml
 clean: ## Remove what the other targets made, .venv included
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis build dist
 	rm -f requirements*.lock.new requirements*.lock.tmp worker_image/requirements.lock.new worker_image/requirements.lock.tmp
-	find src tests examples benchmarks worker_image -type d -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
+	find src operator tests examples benchmarks worker_image -type d -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true

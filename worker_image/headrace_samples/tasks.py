@@ -11,7 +11,6 @@ import os
 from headrace import Fail, Headrace, QueueConfig
 
 app = Headrace(
-    os.environ.get("HEADRACE_REDIS_URL", "redis://localhost:6379/0"),
     tenant=os.environ.get("HEADRACE_TENANT", "samples"),
     # Shorter leases than usual: what a killed worker held is seen to be taken up by another within seconds.
     queues=[QueueConfig("samples", lease_s=6, heartbeat_s=2)],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import os
 import weakref
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, overload
@@ -53,15 +54,24 @@ class Headrace:
     """Tasks, and the queues of one tenant that they go to.
 
     ``redis`` is a URL (``redis://``, ``rediss://``, ``redis+sentinel://``, ``redis+cluster://``, …) or
-    `RedisSettings`. Nothing is opened until the first call. The object may be used from several event
-    loops and threads: each event loop has connections of its own. Close them with ``await app.aclose()``
-    or ``async with app:``.
+    `RedisSettings`. Without it, ``HEADRACE_REDIS_URL`` says where Redis is, and without ``tenant``, ``HEADRACE_TENANT``
+    whose queues are meant: a WorkerPool's pods have both. Nothing is opened until the first call. The object may
+    be used from several event loops and threads: each event loop has connections of its own. Close them with
+    ``await app.aclose()`` or ``async with app:``.
     """
 
     def __init__(
-        self, redis: str | RedisSettings, *, tenant: str = "default", queues: Iterable[QueueConfig] = ()
+        self,
+        redis: str | RedisSettings | None = None,
+        *,
+        tenant: str | None = None,
+        queues: Iterable[QueueConfig] = (),
     ) -> None:
+        if redis is None:
+            redis = RedisSettings.from_environment()
         self.settings = redis if isinstance(redis, RedisSettings) else RedisSettings.from_url(redis)
+        if tenant is None:
+            tenant = os.environ.get("HEADRACE_TENANT") or "default"
         self.tenant = check_name("tenant", tenant)
         self.declared_queues = tuple(queues)
         names = [config.name for config in self.declared_queues]

@@ -13,6 +13,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, NoReturn
 
 from headrace.model.errors import HeadraceError, InvalidInput
@@ -23,9 +24,9 @@ if TYPE_CHECKING:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line; errors of ours are one sentence, not a traceback."""
-    options = _parser().parse_args(arguments)
+    options, rest = _parser().parse_known_args(arguments)
     try:
-        options.run(options)
+        options.run(options, rest)
     except InvalidInput as error:
         sys.exit(_say(error, 2))
     except HeadraceError as error:
@@ -54,8 +55,22 @@ def _parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     _add_worker_arguments(worker)
-    worker.set_defaults(run=_run_worker)
+    worker.set_defaults(run=partial(_without_rest, worker, _run_worker))
+    # Its options are its own affair: reading them would mean importing it, which a worker has no use for.
+    operator = commands.add_parser("operator", help="Run the Kubernetes operator.", add_help=False)
+    operator.set_defaults(run=_run_operator)
     return parser
+
+
+def _without_rest(
+    parser: argparse.ArgumentParser,
+    run: Callable[[argparse.Namespace], None],
+    options: argparse.Namespace,
+    rest: Sequence[str],
+) -> None:
+    if rest:
+        parser.error(f"unrecognized arguments: {' '.join(rest)}")
+    run(options)
 
 
 def _add_worker_arguments(worker: argparse.ArgumentParser) -> None:
@@ -142,6 +157,20 @@ def _run_worker(options: argparse.Namespace) -> None:
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(0)
+
+
+def _run_operator(_options: argparse.Namespace, rest: Sequence[str]) -> None:
+    try:
+        import kopf
+        import kubernetes
+    except ImportError as error:
+        raise InvalidInput(
+            "operator", "is not installed here; install it with: pip install 'headrace[operator]'"
+        ) from error
+    del kopf, kubernetes
+    from headrace_operator.main import main as run_operator
+
+    run_operator(rest)
 
 
 def _leave(_number: int, _frame: object) -> NoReturn:

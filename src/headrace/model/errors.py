@@ -18,6 +18,8 @@
     │   └── UnsafeBackend            a server that could lose tasks; Headrace refuses to start on it
     ├── TaskNotFound                 no such task in this tenant's queue
     ├── ConfigConflict               a configuration change that would strand waiting tasks
+    ├── QueueHeld                    another operator, or another object of the same one, has the say over the queue
+    ├── Deposed                      a newer leader has spoken: this operator must not act any more
     ├── TaskFailed                   raised by ``result()`` when the task did not complete
     │   └── TaskCancelled            it was cancelled
     └── ResultTimeout               ``result(timeout_s=…)`` ran out of time; also a TimeoutError
@@ -99,6 +101,19 @@ class TaskNotFound(HeadraceError):
 
 class ConfigConflict(HeadraceError):
     """Raised when a new configuration would strand tasks that are already waiting."""
+
+
+class QueueHeld(HeadraceError):
+    """Raised when an operator publishes a queue that somebody else holds."""
+
+    def __init__(self, queue: str, holder: str) -> None:
+        super().__init__(f"queue {queue!r} is held by {holder}")
+        self.queue = queue
+        self.holder = holder
+
+
+class Deposed(HeadraceError):
+    """Raised when a call carries the epoch of a leader that another one has followed."""
 
 
 class TaskFailed(HeadraceError):

@@ -59,6 +59,61 @@ class QueueStats(msgspec.Struct, frozen=True, kw_only=True):
         return sum(level.depth for level in self.levels.values())
 
 
+class WorkerPulse(msgspec.Struct, frozen=True):
+    """A live worker, as far as a scaler has to know it."""
+
+    worker: str
+    state: WorkerState
+    load: int
+    capacity: int
+    parked: bool
+    host: str
+    idle_since_s: float
+
+
+class Pulse(msgspec.Struct, frozen=True, kw_only=True):
+    """What an operator has to know of a queue every second, at one instant of Redis' clock.
+
+    The ``…_at_s`` say when there is something to do, by the same clock; None when there is nothing.
+    """
+
+    at_s: float
+    paused: bool
+    levels: tuple[tuple[str, int, float | None], ...]
+    """Name, depth and the moment from which the oldest task waits; highest first."""
+    executing: int
+    delayed: int
+    dead_letter: int
+    workers: tuple[WorkerPulse, ...]
+    workers_dead: int
+    completed_last_minute: int
+    failed_last_minute: int
+    promoted: int
+    forward_at_s: float | None
+    reclaim_at_s: float | None
+    promote_at_s: float | None
+    purge_at_s: float | None
+
+    def is_due(self, moment_s: float | None) -> bool:
+        """Whether this moment has come."""
+        return moment_s is not None and moment_s <= self.at_s
+
+    def figures(self) -> tuple[object, ...]:
+        """All that says something about the queue and not about the moment: equal as long as nothing has changed."""
+        return (
+            self.paused,
+            self.levels,
+            self.executing,
+            self.delayed,
+            self.dead_letter,
+            self.workers,
+            self.workers_dead,
+            self.completed_last_minute,
+            self.failed_last_minute,
+            self.promoted,
+        )
+
+
 class WorkerRecord(msgspec.Struct, frozen=True, kw_only=True):
     """One worker as the queue sees it."""
 

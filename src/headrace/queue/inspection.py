@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from headrace.model.errors import TaskNotFound
-from headrace.model.figures import QueueStats, WorkerRecord
+from headrace.model.figures import Pulse, QueueStats, WorkerRecord
 from headrace.model.ids import is_task_id
 from headrace.model.task import TaskRecord
 
@@ -35,6 +35,10 @@ class Inspector:
     async def stats(self) -> QueueStats:
         """Depth, age, workers, throughput and counters."""
         return wire.queue_stats(await self._read("stats", {}))
+
+    async def pulse(self) -> Pulse:
+        """What an operator looks at every second."""
+        return wire.pulse(await self._read("pulse", {}))
 
     async def position(self, task_id: str) -> int:
         """1 for the task that goes next; 0 for a task that is not waiting."""

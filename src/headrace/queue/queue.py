@@ -14,7 +14,7 @@ from typing import Any, Literal, NotRequired, Required, TypedDict, TypeVar, Unpa
 import msgspec
 
 from headrace.model.config import QueueConfig, Selection, stored_config
-from headrace.model.errors import ConfigConflict, InvalidInput, UnknownQueue
+from headrace.model.errors import ConfigConflict, Deposed, InvalidInput, QueueHeld, UnknownQueue
 from headrace.model.names import check_name
 from headrace.model.outcomes import Settlement, SettleStatus
 from headrace.model.payload import payload_too_large, size_of
@@ -38,6 +38,8 @@ MAX_BYTES_PER_CALL = 1 << 20
 """The same for an enqueue, which takes less for each task."""
 MAX_RETURNS_PER_CALL = 32
 """The same for tasks that are taken back from a worker or from the dead letters, which takes the longest."""
+KEYS_LOOKED_AT_PER_CALL = 1000
+"""The same for a search through all keys of the server."""
 CALLS_PER_ROUND_TRIP = 8
 """Scripts of a bulk enqueue that are sent together; Redis may serve others in between."""
 
@@ -75,8 +77,10 @@ class HeartbeatReply(msgspec.Struct, frozen=True):
 class Queue:
     """One tenant's queue. Cheap to make; holds no connection of its own."""
 
-    def __init__(self, transport: Transport, tenant: str, name: str) -> None:
+    def __init__(self, transport: Transport, tenant: str, name: str, *, epoch: int | None = None) -> None:
+        """``epoch``: the term of the leader that acts through this object; `Deposed` once there is a later one."""
         self.keys = QueueKeys(tenant, name)
+        self._epoch = epoch
         self.tenant = tenant
         self.name = name
         self._transport = transport
@@ -84,9 +88,17 @@ class Queue:
     # ── configuration ────────────────────────────────────────────────────────────────────────────────
 
     async def define(
-        self, config: QueueConfig, *, owner: Literal["app", "operator"] = "app", generation: int = 0
+        self,
+        config: QueueConfig,
+        *,
+        owner: Literal["app", "operator"] = "app",
+        generation: int = 0,
+        holder: str = "",
     ) -> QueueConfig:
-        """Publish ``config``; returns the configuration in force, which an operator may have the say over."""
+        """Publish ``config``; returns the configuration in force, which an operator may have the say over.
+
+        ``holder`` names the object that an operator publishes for, as PLACE/UID; `QueueHeld` if there is another.
+        """
         reply = await self._run(
             "configure",
             {
@@ -95,8 +107,11 @@ class Queue:
                 "owner": owner,
                 "generation": generation,
                 "format": wire.CONFIG_FORMAT,
+                "holder": holder,
             },
         )
+        if reply[0] == "held":
+            raise QueueHeld(self.name, reply[1])
         if reply[0] == "level_in_use":
             raise ConfigConflict(
                 f"levels: {reply[1]!r} cannot go while {reply[2]} tasks wait in it; let them drain or keep the level"
@@ -108,8 +123,25 @@ class Queue:
         in_force = stored_config(text)
         if not is_current_format:
             # An older program has the say here; what it said is put into the form that our scripts read.
-            return await self.define(in_force, owner=owner_in_force, generation=generation_in_force)
+            return await self.define(in_force, owner=owner_in_force, generation=generation_in_force, holder=holder)
         return in_force
+
+    async def release(self, holder: str) -> None:
+        """Let go of a queue that was published for ``holder``; its tasks and its configuration stay."""
+        reply = await self._run("release", {"holder": holder})
+        if reply[0] == "held":
+            raise QueueHeld(self.name, reply[1])
+
+    async def wipe(self) -> int:
+        """Delete the queue with all its tasks; returns how many keys there were."""
+        await self._transport.execute("SREM", queue_names_key(self.tenant), self.name)
+        cursor = "0"
+        deleted = 0
+        while True:
+            _, cursor, some = await self._run("wipe", {"cursor": cursor, "count": KEYS_LOOKED_AT_PER_CALL})
+            deleted += int(some)
+            if cursor == "0":
+                return deleted
 
     async def config(self) -> QueueConfig:
         """The configuration in force."""
@@ -225,6 +257,14 @@ class Queue:
         _, finished, dead, workers = await self._run("purge", {"limit": limit})
         return finished, dead, workers
 
+    async def audit(self, cursor: str = "0", *, count: int = 500) -> tuple[str, int]:
+        """Look through about ``count`` keys for tasks that execute without a lease.
+
+        Returns where to go on ("0": it was the last part) and how many were found; the next `reclaim` deals with them.
+        """
+        _, cursor, orphans = await self._run("audit", {"cursor": cursor, "count": count})
+        return cursor, orphans
+
     # ── steering ─────────────────────────────────────────────────────────────────────────────────────
 
     async def cancel(self, task_ids: Sequence[str]) -> list[str]:
@@ -282,7 +322,9 @@ class Queue:
     def _settle_call(self, settlements: Sequence[Settlement]) -> ScriptCall:
         return self._call("settle", {"random": random.random(), "rows": settlements})
 
-    async def _run(self, name: str, request: Any) -> list[Any]:
+    async def _run(self, name: str, request: dict[str, Any]) -> list[Any]:
+        if self._epoch is not None:
+            request = {**request, "epoch": self._epoch}
         (reply,) = await self._transport.run(self._call(name, request))
         return self.opened(reply)
 
@@ -291,6 +333,8 @@ class Queue:
         answer: list[Any] = wire.unpack(reply)
         if answer[0] == "unknown_queue":
             raise self._unknown()
+        if answer[0] == "deposed":
+            raise Deposed(f"queue {self.name!r}: a newer leader has taken over")
         return answer
 
     def _unknown(self) -> UnknownQueue:

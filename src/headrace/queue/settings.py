@@ -17,7 +17,8 @@ from __future__ import annotations
 
 import difflib
 import math
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Mapping
 from typing import Any, Final, Literal
 from urllib.parse import unquote
 
@@ -27,6 +28,7 @@ from headrace.model.errors import InvalidConfig
 
 Mode = Literal["standalone", "sentinel", "cluster"]
 
+DEFAULT_URL: Final = "redis://localhost:6379/0"
 DEFAULT_PORT: Final = 6379
 DEFAULT_SENTINEL_PORT: Final = 26379
 
@@ -117,6 +119,22 @@ class RedisSettings(msgspec.Struct, frozen=True, kw_only=True):
         else:
             found |= _read_place(place, mode)
         return cls(**found | _read_options(query, mode, tls))
+
+    @classmethod
+    def from_environment(cls, environment: Mapping[str, str] | None = None) -> RedisSettings:
+        """What ``HEADRACE_REDIS_URL`` says, by default one server on this machine.
+
+        A login that is kept apart from the URL, as in a Secret of its own, is in ``HEADRACE_REDIS_USERNAME``,
+        ``…_PASSWORD``, ``…_SENTINEL_USERNAME`` and ``…_SENTINEL_PASSWORD``; these are not percent-encoded.
+        """
+        given = os.environ if environment is None else environment
+        settings = cls.from_url(given.get("HEADRACE_REDIS_URL") or DEFAULT_URL)
+        login = {
+            name: value
+            for name in ("username", "password", "sentinel_username", "sentinel_password")
+            if (value := given.get(f"HEADRACE_REDIS_{name.upper()}"))
+        }
+        return msgspec.structs.replace(settings, **login) if login else settings
 
     def describe(self) -> str:
         """The server for people: a URL without passwords and options."""

@@ -12,7 +12,15 @@ from typing import Any, TypeAlias
 import msgspec
 
 from headrace.model.config import MAX_DURATION_S, QueueConfig
-from headrace.model.figures import LevelFigures, QueueStats, WorkerFigures, WorkerRecord, percentiles
+from headrace.model.figures import (
+    LevelFigures,
+    Pulse,
+    QueueStats,
+    WorkerFigures,
+    WorkerPulse,
+    WorkerRecord,
+    percentiles,
+)
 from headrace.model.outcomes import Problem, SettleStatus
 from headrace.model.payload import size_of
 from headrace.model.retry import attempt_timeout_s
@@ -286,6 +294,32 @@ def queue_stats(reply: list[Any]) -> QueueStats:
             for name, value in fields.items()
             if not name.startswith(("last_enqueue:", "last_dequeue:")) and name != "promoted_at_us"
         },
+    )
+
+
+def pulse(reply: list[Any]) -> Pulse:
+    """The answer of `pulse.lua`, for an operator."""
+    _, now_us, paused, levels, places, workers, dead_workers, completed, failed, promoted, due = reply
+    forward, reclaim, promote, purge = (to_s(moment_us) if moment_us else None for moment_us in due)
+    return Pulse(
+        at_s=to_s(now_us),
+        paused=paused,
+        levels=tuple((name, depth, to_s(oldest_us) if oldest_us else None) for name, depth, oldest_us in levels),
+        executing=places[0],
+        delayed=places[1],
+        dead_letter=places[2],
+        workers=tuple(
+            WorkerPulse(worker, WorkerState(state), load, capacity, parked, host, to_s(idle_since_us))
+            for worker, state, load, capacity, parked, host, idle_since_us in sorted(workers)
+        ),
+        workers_dead=dead_workers,
+        completed_last_minute=completed,
+        failed_last_minute=failed,
+        promoted=promoted,
+        forward_at_s=forward,
+        reclaim_at_s=reclaim,
+        promote_at_s=promote,
+        purge_at_s=purge,
     )
 
 

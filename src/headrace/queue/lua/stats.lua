@@ -8,20 +8,8 @@
 --          {'unknown_queue'}
 local needed = {'level_names'}
 --@include base
+--@include figures
 if not is_defined then return answer('unknown_queue') end
-
-local capsets = redis.call('SMEMBERS', capsets_key)
-local levels = {}
-for index, level in ipairs(config.level_names) do
-  local depth, oldest_us = 0, nil
-  for _, capset in ipairs(capsets) do
-    local key = ready_key(level, capset)
-    depth = depth + redis.call('ZCARD', key)
-    local head = tonumber(redis.call('ZRANGE', key, 0, 0, 'WITHSCORES')[2])
-    if head and (not oldest_us or head < oldest_us) then oldest_us = head end
-  end
-  levels[index] = {level, depth, oldest_us or 0}
-end
 
 local workers = {}
 for index, worker in ipairs(redis.call('ZRANGE', workers_key, 0, -1)) do
@@ -29,15 +17,8 @@ for index, worker in ipairs(redis.call('ZRANGE', workers_key, 0, -1)) do
   workers[index] = {record[1] or 'active', tonumber(record[2] or 0), tonumber(record[3] or 0)}
 end
 
-local completed, failed = 0, 0
-local slot = math.floor(now_us / 10000000)
-for back = 0, 5 do
-  local bucket = redis.call('HMGET', key_of('throughput', text(slot - back)), 'completed', 'failed')
-  completed = completed + tonumber(bucket[1] or 0)
-  failed = failed + tonumber(bucket[2] or 0)
-end
-
+local completed, failed = last_minute()
 local places = {redis.call('ZCARD', leases_key), redis.call('ZCARD', delayed_key), redis.call('ZCARD', dead_key),
   redis.call('ZCARD', finished_key)}
-return answer('ok', now_us, levels, places, workers, redis.call('ZCARD', dead_workers_key),
+return answer('ok', now_us, waiting_levels(), places, workers, redis.call('ZCARD', dead_workers_key),
   redis.call('HGETALL', stats_key), completed, failed, redis.call('LRANGE', latencies_key, 0, -1), paused)

@@ -32,6 +32,12 @@ end})
 
 local function answer(...) return cmsgpack.pack({...}) end
 
+-- An operator's calls carry the number of its leader's term. Once a later one has published the queue, an earlier one
+-- has been deposed, perhaps without knowing it, and changes nothing any more.
+if request.epoch and request.epoch < tonumber(redis.call('HGET', config_key, 'epoch') or 0) then
+  return answer('deposed')
+end
+
 -- Redis prints a number argument with seventeen digits, which takes longer than most commands. The paths that
 -- every task takes hand over text, and print each number once.
 local printed = {[now_us] = now_text, [1] = '1'}

@@ -1,0 +1,1 @@
+"""What runs by itself: leadership, and for each queue recovery, promotion and its figures."""

@@ -1,0 +1,376 @@
+"""TaskQueue: publish its configuration, look after its queue, say how it is."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import contextlib
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Final
+
+import msgspec
+import structlog
+
+from headrace.model.errors import BackendError, ConfigConflict, HeadraceError, QueueHeld, UnsafeBackend
+from headrace.model.figures import Pulse
+from headrace.model.states import WorkerState
+from headrace.queue.inspection import Inspector
+from headrace.queue.queue import Queue
+from headrace.queue.settings import RedisSettings
+
+from ..backends import Backends
+from ..controllers.keeper import Keeper
+from ..kube import SECRETS, ApiProblem, Kube
+from ..options import Options
+from ..reporting import Reporter
+from ..resources import InvalidResource, TaskQueueResource, redis_settings
+from ..status import Condition, QueueFigures, condition, merge_conditions, starving, taskqueue_status
+from ..store import Body, Store
+from .refusal import Refusal
+
+RESYNC_S: Final = 30.0
+_BROKEN_RESYNC_S: Final = 3.0
+"""After this time it is looked whether somebody has mended what was missing: Secrets are not watched."""
+_REPUBLISH_S: Final = 20.0
+"""A holder that is not heard of loses its queue to others (see ``configure.lua``)."""
+_FIRST_LOOK_S: Final = 2.0
+
+_log = structlog.get_logger(__name__)
+
+Place = tuple[str, str]
+
+
+@dataclass
+class Care:
+    """A queue that is looked after."""
+
+    resource: TaskQueueResource
+    settings: RedisSettings
+    queue: Queue
+    keeper: Keeper
+    task: asyncio.Task[None]
+    published_at_s: float = 0.0
+    published_generation: int = -1
+    is_published: bool = False
+    secrets_read_at_s: float = field(default_factory=time.monotonic)
+
+
+class TaskQueues:
+    """The TaskQueues of this leader's term."""
+
+    def __init__(
+        self,
+        kube: Kube,
+        store: Store,
+        reporter: Reporter,
+        backends: Backends,
+        options: Options,
+        epoch: int,
+        changed: Callable[[Place], None],
+    ) -> None:
+        self._kube = kube
+        self._store = store
+        self._reporter = reporter
+        self._backends = backends
+        self._options = options
+        self._epoch = epoch
+        self._changed = changed
+        self._cared_for: dict[Place, Care] = {}
+        self._looked_at: set[Place] = set()
+
+    def has_looked_at(self, namespace: str, name: str) -> bool:
+        """Whether this leader knows how the TaskQueue is. At the beginning of its term it does not."""
+        return (namespace, name) in self._looked_at
+
+    def care(self, namespace: str, name: str) -> Care | None:
+        """The queue of this TaskQueue, if it is in force."""
+        found = self._cared_for.get((namespace, name))
+        return found if found is not None and found.is_published else None
+
+    async def reconcile(self, namespace: str, name: str) -> float | None:
+        """Make the TaskQueue true; returns when to look again."""
+        try:
+            return await self._reconcile((namespace, name))
+        finally:
+            self._looked_at.add((namespace, name))
+
+    async def _reconcile(self, place: Place) -> float | None:
+        namespace, name = place
+        body = self._store.get("TaskQueue", namespace, name)
+        if body is None or body["metadata"].get("deletionTimestamp"):
+            await self._stop(place)
+            return None
+        try:
+            resource = self._checked(body)
+            care = await self._care_for(resource)
+            await self._publish(care)
+        except Refusal as refusal:
+            await self._stop(place)
+            await self._report(body, None, [_not_ready(refusal.reason, refusal.message)])
+            return _BROKEN_RESYNC_S
+        except QueueHeld as error:
+            await self._stop(place)
+            await self._report(body, None, [_not_ready("KeysClaimed", _claimed_by(error.holder))])
+            return RESYNC_S
+        except ConfigConflict as error:
+            await self._report(body, self._cared_for[place].keeper.pulse, [_not_ready("LevelInUse", f"spec.{error}")])
+            return _BROKEN_RESYNC_S
+        except BackendError as error:
+            await self._report(body, None, _unreachable(resource, error))
+            return _BROKEN_RESYNC_S
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_FIRST_LOOK_S):
+                await care.keeper.first_look.wait()
+        if care.task.done():
+            await self._stop(place)  # another operator has been told to lead; if it was not, we begin anew
+            return _BROKEN_RESYNC_S
+        if care.keeper.problem is not None:
+            await self._report(body, care.keeper.pulse, _unreachable(resource, care.keeper.problem))
+            return _BROKEN_RESYNC_S
+        await self._report(body, care.keeper.pulse, [_ready(resource), *_reachable(resource, care.keeper.pulse)])
+        return RESYNC_S
+
+    async def gone(self, body: Body) -> None:
+        """A TaskQueue was deleted: let its queue go, or purge it."""
+        place = (body["metadata"]["namespace"], body["metadata"]["name"])
+        try:
+            resource = self._checked(body)
+            settings = await self._settings(resource)
+        except Refusal as refusal:
+            _log.warning("a deleted TaskQueue's keys stay as they are", taskqueue="/".join(place), reason=str(refusal))
+            return
+        await self._stop(place)
+        backend = self._backends.use(settings, body["metadata"]["uid"])
+        try:
+            await backend.connection.open()
+            queue = Queue(backend.transport, resource.tenant, resource.queue_name, epoch=self._epoch)
+            if resource.deletion_policy == "Purge":
+                deleted = await queue.wipe()
+                await self._reporter.say(body, "Purged", f"Removed {deleted} keys of {_keys_of(resource)} from Redis")
+            else:
+                await queue.release(_holder(resource))
+                message = (
+                    f"The tasks of {_keys_of(resource)} stay in Redis; deletionPolicy: Purge would have removed them"
+                )
+                await self._reporter.say(body, "DataKept", message)
+        except (QueueHeld, HeadraceError) as error:
+            if isinstance(error, BackendError):
+                raise
+            _log.info("a deleted TaskQueue had no queue of its own", taskqueue="/".join(place), reason=str(error))
+        finally:
+            self._backends.leave(body["metadata"]["uid"])
+
+    async def aclose(self) -> None:
+        """Look after nothing any more."""
+        for place in list(self._cared_for):
+            await self._stop(place)
+
+    # ── inside ───────────────────────────────────────────────────────────────────────────────────────
+
+    def _checked(self, body: Body) -> TaskQueueResource:
+        """The resource, if it may have the keys that it names."""
+        try:
+            resource = TaskQueueResource.from_body(body)
+        except InvalidResource as error:
+            raise Refusal("InvalidSpec", str(error)) from error
+        namespace = resource.ref.namespace
+        if not self._options.allows(namespace, resource.tenant):
+            raise Refusal(
+                "TenantNotAllowed",
+                f"spec.tenant: namespace {namespace} may not use the tenant {resource.tenant!r}; leave it out to use "
+                f"{namespace!r}, or have it allowed in the operator's --tenants",
+            )
+        for other in self._same_keys(resource):
+            if (other.created_at, other.ref.uid) < (resource.created_at, resource.ref.uid):
+                raise Refusal("KeysClaimed", _claimed_by(_holder(other)))
+        return resource
+
+    def _same_keys(self, resource: TaskQueueResource) -> list[TaskQueueResource]:
+        """Other TaskQueues with the same tenant and queue on what looks like the same Redis.
+
+        Names of hosts mean different servers in different namespaces. What differs in words and is the same server is
+        found in Redis itself.
+        """
+        found = []
+        for body in self._store.all("TaskQueue"):
+            with contextlib.suppress(InvalidResource):
+                other = TaskQueueResource.from_body(body)
+                if (
+                    other.ref.uid != resource.ref.uid
+                    and (other.tenant, other.queue_name) == (resource.tenant, resource.queue_name)
+                    and (other.ref.namespace, other.redis) == (resource.ref.namespace, resource.redis)
+                    and self._options.allows(other.ref.namespace, other.tenant)
+                ):
+                    found.append(other)
+        return found
+
+    async def _care_for(self, resource: TaskQueueResource) -> Care:
+        place = (resource.ref.namespace, resource.ref.name)
+        care = self._cared_for.get(place)
+        if care is not None and care.resource.ref.uid != resource.ref.uid:
+            await self._stop(place)
+            care = None
+        fresh = care is not None and care.resource.redis == resource.redis
+        if care is not None and fresh:
+            patience_s = RESYNC_S if care.is_published and care.keeper.problem is None else _BROKEN_RESYNC_S
+            if time.monotonic() - care.secrets_read_at_s < patience_s - 0.5:
+                care.resource = resource
+                return care
+        settings = await self._settings(resource)
+        if care is not None and care.settings == settings:
+            care.resource, care.secrets_read_at_s = resource, time.monotonic()
+            return care
+        await self._stop(place)
+        backend = self._backends.use(settings, resource.ref.uid)
+        try:
+            await backend.connection.open()
+        except BackendError:
+            self._backends.leave(resource.ref.uid)
+            raise
+        queue = Queue(backend.transport, resource.tenant, resource.queue_name, epoch=self._epoch)
+        keeper = Keeper(queue, Inspector(backend.transport, queue), lambda: self._changed(place))
+        care = Care(resource, settings, queue, keeper, asyncio.create_task(_never()))
+        self._cared_for[place] = care
+        return care
+
+    async def _publish(self, care: Care) -> None:
+        """Publish the configuration if it is new, and now and then to be heard of."""
+        resource = care.resource
+        is_due = time.monotonic() - care.published_at_s > _REPUBLISH_S
+        if not is_due and care.published_generation == resource.generation and care.is_published:
+            return
+        await care.queue.define(
+            resource.config, owner="operator", generation=resource.generation, holder=_holder(resource)
+        )
+        if resource.paused is not None:
+            await (care.queue.pause() if resource.paused else care.queue.resume())
+        care.published_at_s, care.published_generation = time.monotonic(), resource.generation
+        if not care.is_published:
+            care.is_published = True
+            care.task.cancel()
+            care.task = asyncio.create_task(care.keeper.run())
+
+    async def _settings(self, resource: TaskQueueResource) -> RedisSettings:
+        reference, namespace = resource.redis, resource.ref.namespace
+        secret = None
+        if reference.secret_name is not None:
+            secret = await self._secret(namespace, reference.secret_name, "spec.redis.secretRef")
+        ca_file = None
+        if reference.ca_secret is not None:
+            name, key = reference.ca_secret
+            certificates = await self._secret(namespace, name, "spec.redis.tls.caSecretRef")
+            if key not in certificates:
+                raise Refusal("SecretInvalid", f"spec.redis.tls.caSecretRef: Secret {name} has no key {key!r}; add it")
+            ca_file = self._backends.certificate_file(certificates[key])
+        try:
+            settings = redis_settings(reference, secret, ca_file)
+        except InvalidResource as error:
+            raise Refusal("SecretInvalid", str(error)) from error
+        return as_seen_from(namespace, settings)
+
+    async def _secret(self, namespace: str, name: str, field_name: str) -> dict[str, str]:
+        try:
+            secret = await self._kube.get(SECRETS, namespace, name)
+        except ApiProblem as problem:
+            if problem.is_missing:
+                raise Refusal(
+                    "SecretMissing", f"{field_name}: Secret {name} does not exist in namespace {namespace}; create it"
+                ) from problem
+            raise
+        try:
+            return {key: base64.b64decode(text).decode() for key, text in (secret.get("data") or {}).items()}
+        except (binascii.Error, UnicodeDecodeError) as error:
+            raise Refusal("SecretInvalid", f"{field_name}: Secret {name} holds what is not text") from error
+
+    async def _stop(self, place: Place) -> None:
+        care = self._cared_for.pop(place, None)
+        if care is None:
+            return
+        care.task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await care.task
+        self._backends.leave(care.resource.ref.uid)
+
+    async def _report(self, body: Body, pulse: Pulse | None, conditions: list[Condition]) -> None:
+        old = body.get("status") or {}
+        generation = body["metadata"]["generation"]
+        merged = merge_conditions(old.get("conditions") or [], conditions, generation, datetime.now(UTC))
+        await self._reporter.report(body, taskqueue_status(old, generation, figures_of(pulse), merged))
+
+
+def as_seen_from(namespace: str, settings: RedisSettings) -> RedisSettings:
+    """The same servers, by names that mean the same in every namespace.
+
+    A name without a dot is that of a service beside the TaskQueue, as its workers see it; the operator is elsewhere.
+    """
+    hosts = tuple(
+        (host if "." in host or ":" in host else f"{host}.{namespace}.svc", port) for host, port in settings.hosts
+    )
+    return msgspec.structs.replace(settings, hosts=hosts)
+
+
+async def _never() -> None:
+    """Stands in for the care that begins when the queue has been published."""
+    await asyncio.get_running_loop().create_future()
+
+
+def figures_of(pulse: Pulse | None) -> QueueFigures | None:
+    """A pulse as a status shows it."""
+    if pulse is None:
+        return None
+    return QueueFigures(
+        levels=pulse.levels,
+        executing=pulse.executing,
+        delayed=pulse.delayed,
+        dead=pulse.dead_letter,
+        workers_active=sum(worker.state is WorkerState.ACTIVE for worker in pulse.workers),
+        workers_draining=sum(worker.state is WorkerState.DRAINING for worker in pulse.workers),
+        workers_dead=pulse.workers_dead,
+        completed_last_minute=pulse.completed_last_minute,
+        failed_last_minute=pulse.failed_last_minute,
+        promoted=pulse.promoted,
+        paused=pulse.paused,
+    )
+
+
+def _keys_of(resource: TaskQueueResource) -> str:
+    return f"{resource.tenant}/{resource.queue_name}"
+
+
+def _holder(resource: TaskQueueResource) -> str:
+    return f"{resource.ref.namespace}/{resource.ref.name}/{resource.ref.uid}"
+
+
+def _claimed_by(holder: str) -> str:
+    place = holder.rpartition("/")[0] or holder
+    return f"TaskQueue {place} has these keys already; give this one another spec.queue, or delete one of the two"
+
+
+def _not_ready(reason: str, message: str) -> Condition:
+    return condition("Ready", False, reason, message)
+
+
+def _ready(resource: TaskQueueResource) -> Condition:
+    return condition("Ready", True, "Published", f"Published as {_keys_of(resource)}")
+
+
+def _unreachable(resource: TaskQueueResource, error: HeadraceError) -> list[Condition]:
+    reason = "BackendUnsafe" if isinstance(error, UnsafeBackend) else "BackendUnreachable"
+    return [
+        condition("Ready", False, reason, str(error)),
+        condition("BackendReachable", False, reason, str(error)),
+    ]
+
+
+def _reachable(resource: TaskQueueResource, pulse: Pulse | None) -> list[Condition]:
+    found = [condition("BackendReachable", True, "Answers", "Redis answers")]
+    figures = figures_of(pulse)
+    if pulse is not None and figures is not None:
+        paused = "No task is handed out" if pulse.paused else "Tasks are handed out"
+        found.append(condition("Paused", pulse.paused, "Paused" if pulse.paused else "NotPaused", paused))
+        found.append(starving(resource, figures, pulse.at_s))
+    return found

@@ -1,0 +1,56 @@
+#!lua flags=no-writes
+-- pulse: what an operator has to know every second: what is due, what waits, and who works.
+--
+-- ARGV[1]  {}
+-- Answer   {'ok', now_us, paused, {{level, depth, oldest_us or 0}, ...}, {executing, delayed, dead},
+--           {{worker, state, load, capacity, parked, host, idle_since_us}, ...} of live workers, dead workers,
+--           completed last minute, failed last minute, promoted since the queue exists,
+--           {forward_us, reclaim_us, promote_us, purge_us}}
+--          the last four say when each of them has something to do; 0 when it has nothing
+--          {'unknown_queue'}
+--
+-- Bounded by levels x lines and by workers; unlike `stats` it reads no samples.
+local needed = {'level_names', 'promotions', 'promotion_interval_us', 'worker_dead_after_us', 'dead_retention_us'}
+--@include base
+--@include figures
+if not is_defined then return answer('unknown_queue') end
+
+local DEAD_WORKER_KEPT_US = 3600 * 1000000
+
+-- The score of the first entry plus `after_us`, or 0 when there is none.
+local function first_us(key, after_us)
+  local score = redis.call('ZRANGE', key, 0, 0, 'WITHSCORES')[2]
+  return score and tonumber(score) + after_us or 0
+end
+
+local function sooner(a_us, b_us)
+  if a_us == 0 then return b_us end
+  if b_us == 0 then return a_us end
+  return math.min(a_us, b_us)
+end
+
+local workers = {}
+for index, worker in ipairs(redis.call('ZRANGE', workers_key, 0, -1)) do
+  local record = redis.call('HMGET', key_of('worker', worker), 'state', 'load', 'capacity', 'parked', 'host', 'idle_since_us')
+  workers[index] = {worker, record[1] or 'active', tonumber(record[2] or 0), tonumber(record[3] or 0),
+    record[4] and true or false, record[5] or '', tonumber(record[6] or 0)}
+end
+
+local promoted, promote_us = 0, 0
+for _, rule in ipairs(config.promotions) do
+  promoted = promoted + tonumber(redis.call('HGET', stats_key, 'promoted:' .. rule.source .. ':' .. rule.target) or 0)
+  promote_us = tonumber(redis.call('HGET', stats_key, 'promoted_at_us') or 0) + config.promotion_interval_us
+end
+
+local purge_us = sooner(first_us(finished_key, 0), first_us(dead_workers_key, DEAD_WORKER_KEPT_US))
+if config.dead_retention_us > 0 then purge_us = sooner(purge_us, first_us(dead_key, config.dead_retention_us)) end
+
+local completed, failed = last_minute()
+return answer('ok', now_us, paused, waiting_levels(),
+  {redis.call('ZCARD', leases_key), redis.call('ZCARD', delayed_key), redis.call('ZCARD', dead_key)},
+  workers, redis.call('ZCARD', dead_workers_key), completed, failed, promoted, {
+    first_us(delayed_key, 0),
+    sooner(first_us(leases_key, 0), first_us(workers_key, config.worker_dead_after_us)),
+    promote_us,
+    purge_us,
+  })

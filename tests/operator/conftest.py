@@ -1,0 +1,73 @@
+"""Fixtures for the operator in a cluster: the CRDs and the operator once per run, and its words when a test fails."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+
+import pytest
+
+from tests.cluster.lifecycle import Cluster
+from tests.cluster.problem import ClusterProblem
+from tests.support.kubernetes import Namespace
+from tests.support.operator import CLUSTER_WIDE, CRDS, NAMESPACE, Operator
+
+
+@pytest.fixture(scope="session")
+def crds(cluster: Cluster) -> None:
+    """Our custom resources, as the files in ``crds/`` have them now."""
+    anywhere = Namespace(cluster, "default")
+    # On the server's side, because a schema with all its descriptions does not fit into an annotation.
+    anywhere.kubectl("apply", "--server-side", "--force-conflicts", f"--filename={CRDS}")
+    names = anywhere.kubectl("get", f"--filename={CRDS}", "--output=name").split()
+    anywhere.wait_for("condition=Established", *names)
+
+
+@pytest.fixture(scope="session")
+def cluster_wide_operator(cluster: Cluster, crds: None) -> Iterator[Operator]:
+    """The operator as ``operator/deploy/cluster-wide.yaml`` has it. Tests ask for ``operator``."""
+    installed = Operator(Namespace(cluster, NAMESPACE))
+    try:
+        installed.deploy(CLUSTER_WIDE.read_text())
+    except (AssertionError, ClusterProblem) as error:
+        for title, text in installed.report():
+            error.add_note(f"--- {NAMESPACE}: {title}\n{text}")
+        raise
+    yield installed
+    # In a cluster that is kept, nobody shall act on what other tests do.
+    installed.remove()
+
+
+@pytest.fixture
+def operator(cluster_wide_operator: Operator) -> Iterator[Operator]:
+    """The operator for all namespaces. What it asked the API server for is noted after each test."""
+    yield cluster_wide_operator
+    cluster_wide_operator.read_logs()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Add what the operator said, and the custom resources, to the report of a failure."""
+    report = yield
+    if not report.failed or call.when == "teardown":
+        return report
+    # What a fixture asked for is among them as well, so the same operator may be there under two names.
+    found: dict[str, object] = getattr(item, "funcargs", {})
+    for operator in {id(value): value for value in found.values() if isinstance(value, Operator)}.values():
+        title = f"operator in {operator.namespace.name}"
+        report.sections += [(f"{title}: {what}", text) for what, text in operator.report()]
+    for name, value in found.items():
+        if not isinstance(value, Namespace):
+            continue
+        report.sections.append((f"namespace {value.name}: custom resources", _custom_resources(value)))
+        if name != "namespace":  # that one is reported anyway
+            report.sections += [(f"namespace {value.name}: {what}", text) for what, text in value.report()]
+    return report
+
+
+def _custom_resources(namespace: Namespace) -> str:
+    try:
+        return namespace.kubectl("get", "taskqueues,workerpools", "--output=yaml")
+    except (ClusterProblem, OSError) as problem:
+        return str(problem)
