@@ -12,5 +12,7 @@ manifests  a pool and its queues in, the objects of its workers out
 status     figures and findings in, conditions and the whole status out
 =========  ==========================================================================================================
 
+`resources` stands on `queue_config`, `redis_reference`, `pod_template` and `reading`, which are pure as well.
+
 The folder around this package is none itself: a package called ``operator`` would hide the standard library's.
 """

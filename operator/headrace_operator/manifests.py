@@ -14,13 +14,12 @@ from collections.abc import Mapping, Sequence
 from posixpath import dirname
 from typing import Any, Final
 
+from .pod_template import OWN_VOLUMES
+from .redis_reference import REDIS_CA_FILE, RedisReference
 from .resources import (
     API_VERSION,
-    OWN_VOLUMES,
     POOL_LABEL,
-    REDIS_CA_FILE,
     REVISION_LABEL,
-    RedisReference,
     TaskQueueResource,
     WorkerPoolResource,
     common_backend,

@@ -18,8 +18,9 @@ from headrace_operator.manifests import (
     revision_of,
     worker_template,
 )
-from headrace_operator.resources import REDIS_CA_FILE, InvalidResource, redis_settings
-from tests.operator.test_resources import FULL_TEMPLATE, pool, queue
+from headrace_operator.reading import InvalidResource
+from headrace_operator.redis_reference import REDIS_CA_FILE, redis_settings
+from tests.operator.builders import FULL_TEMPLATE, pool, queue
 
 
 def template(*, redis: dict[str, Any] | None = None, **spec: Any) -> dict[str, Any]:

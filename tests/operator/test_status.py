@@ -26,7 +26,7 @@ from headrace_operator.status import (
     wait_bounds_s,
     workerpool_status,
 )
-from tests.operator.test_resources import pool, queue
+from tests.operator.builders import pool, queue
 
 NOW = datetime(2030, 1, 31, 12, 0, 0, 999_999, tzinfo=UTC)
 NOW_TEXT = "2030-01-31T12:00:00Z"

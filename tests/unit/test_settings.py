@@ -132,6 +132,22 @@ def test_says_what_is_wrong(url, field, advice):
 
 
 @pytest.mark.parametrize(
+    ("url", "advice"),
+    [
+        pytest.param(f"redis://h/{'9' * 5000}", "the database after the last / must be a number", id="database"),
+        pytest.param(f"redis+sentinel://h/m/{'9' * 5000}", "must be a number", id="database of a service"),
+        pytest.param(f"redis://h:{'9' * 5000}", "a port must be a number from 1 to 65535", id="port"),
+        pytest.param(f"redis://[::1]:{'9' * 5000}", "1 to 65535", id="port after brackets"),
+    ],
+)
+def test_a_number_that_python_refuses_to_read_is_no_number(url, advice):
+    with pytest.raises(InvalidConfig) as caught:
+        RedisSettings.from_url(url)
+    assert caught.value.field == "redis_url"
+    assert advice in caught.value.problem
+
+
+@pytest.mark.parametrize(
     ("url", "shown"),
     [
         (f"redis://user:{SECRET}@h:6379/0", "redis://user@h:6379/0"),

@@ -26,8 +26,10 @@ from ..backends import Backends
 from ..controllers.keeper import Keeper
 from ..kube import SECRETS, ApiProblem, Kube
 from ..options import Options
+from ..reading import InvalidResource
+from ..redis_reference import redis_settings
 from ..reporting import Reporter
-from ..resources import InvalidResource, TaskQueueResource, redis_settings
+from ..resources import TaskQueueResource
 from ..status import Condition, QueueFigures, condition, merge_conditions, starving, taskqueue_status
 from ..store import Body, Store
 from .refusal import Refusal

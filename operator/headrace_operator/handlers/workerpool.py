@@ -17,15 +17,9 @@ from headrace.model.errors import HeadraceError
 
 from ..kube import DEPLOYMENTS, PODS, SCALER, SERVICE_ACCOUNTS, ApiProblem, Kube
 from ..manifests import deployment, revision_of, worker_template
+from ..reading import InvalidResource
 from ..reporting import Reporter
-from ..resources import (
-    POOL_LABEL,
-    REVISION_LABEL,
-    InvalidResource,
-    TaskQueueResource,
-    WorkerPoolResource,
-    common_backend,
-)
+from ..resources import POOL_LABEL, REVISION_LABEL, TaskQueueResource, WorkerPoolResource, common_backend
 from ..status import Condition, Problem, condition, merge_conditions, pod_problem, workerpool_status
 from ..store import Body, Store
 from ..workers import PodWork, work_by_pod

@@ -202,16 +202,26 @@ def _read_host(part: str, default_port: int) -> tuple[str, int]:
         raise InvalidConfig("redis_url", "a host name is missing; write it as redis://host:6379/0")
     if not has_port:
         return host, default_port
-    if not (port.isascii() and port.isdigit() and 1 <= int(port) <= 65535):
+    number = _read_digits(port)
+    if number is None or not 1 <= number <= 65535:
         # The text is not repeated: in a URL without its @ it is the password.
         raise InvalidConfig("redis_url", "a port must be a number from 1 to 65535, as in redis://host:6379/0")
-    return host, int(port)
+    return host, number
 
 
 def _read_db(text: str) -> int:
-    if not (text.isascii() and text.isdigit()):
+    db = _read_digits(text)
+    if db is None:
         raise InvalidConfig("redis_url", "the database after the last / must be a number, as in redis://host:6379/0")
-    return int(text)
+    return db
+
+
+def _read_digits(text: str) -> int | None:
+    """None for what is no number in plain digits, and for one that is so long that Python refuses to read it."""
+    try:
+        return int(text) if text.isascii() and text.isdigit() else None
+    except ValueError:
+        return None
 
 
 def _read_options(query: str, mode: Mode, tls: bool) -> dict[str, Any]:
