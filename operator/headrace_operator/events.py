@@ -66,4 +66,6 @@ class Recorder:
         try:
             await self._kube.create(EVENTS, metadata["namespace"], body)
         except ApiProblem as problem:
+            if problem.is_of_dying_namespace:
+                return
             _log.warning("could not write an event", reason=reason, message=message, error=str(problem))

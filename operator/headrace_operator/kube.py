@@ -84,6 +84,11 @@ class ApiProblem(Exception):
     def is_conflict(self) -> bool:
         return self.status == 409
 
+    @property
+    def is_of_dying_namespace(self) -> bool:
+        """Nothing can be made in a namespace that is being deleted, and nothing need be."""
+        return self.status == 403 and "because it is being terminated" in self.message
+
 
 class Kube:
     """The operator's requests."""

@@ -17,6 +17,7 @@ from typing import Any, Final, cast
 import kopf
 import structlog
 
+from headrace.model.errors import HeadraceError
 from headrace.observability.logs import configure_logs
 
 from . import health as health_server
@@ -213,17 +214,21 @@ class Operator:
             self._work.add(key_of("TaskQueue", body))
         self.health.watch_loop("reconcile", lambda: self._work.moved_at_s)
         try:
-            await self._work.run(look)
+            await self._work.run(look, expected=(ApiProblem, HeadraceError))
         finally:
             self.health.drop_loop("reconcile")
             await taskqueues.aclose()
             await backends.aclose()
 
     async def _deal_with_deleted(self, taskqueues: TaskQueues, key: Key) -> None:
-        for uid, (_, body) in list(self._tombstones.items()):
-            if (body["metadata"]["namespace"], body["metadata"]["name"]) == (key.namespace, key.name):
+        for uid, (when_s, body) in list(self._tombstones.items()):
+            if key_of("TaskQueue", body) != key:
+                continue
+            if time.monotonic() - when_s < _TOMBSTONE_S:
                 await taskqueues.gone(body)
-                self._tombstones.pop(uid, None)
+            else:
+                _log.warning("gave up on a deleted TaskQueue: its Redis has not answered", taskqueue=str(key))
+            self._tombstones.pop(uid, None)
 
     def _figures_changed(self, place: Place) -> None:
         namespace, name = place

@@ -36,6 +36,7 @@ class Work(Generic[K]):
         self._under_way: set[K] = set()
         self._failures: dict[K, int] = {}
         self._changed = asyncio.Event()
+        self._expected: tuple[type[Exception], ...] = ()
         self.moved_at_s = time.monotonic()
         """When a worker has last come round: proof of life."""
 
@@ -65,8 +66,18 @@ class Work(Generic[K]):
         now_s = time.monotonic()
         return not self._under_way and all(due_s > now_s for due_s in self._due.values())
 
-    async def run(self, look: Callable[[K], Awaitable[float | None]], *, workers: int = WORKERS) -> None:
-        """Work until cancelled. ``look`` returns after how many seconds it wants to look again, or None."""
+    async def run(
+        self,
+        look: Callable[[K], Awaitable[float | None]],
+        *,
+        workers: int = WORKERS,
+        expected: tuple[type[Exception], ...] = (),
+    ) -> None:
+        """Work until cancelled. ``look`` returns after how many seconds it wants to look again, or None.
+
+        Errors that are ``expected`` are told in a sentence; of any other the whole way to it is logged.
+        """
+        self._expected = (TimeoutError, OSError, *expected)
         async with asyncio.TaskGroup() as group:
             for _ in range(workers):
                 group.create_task(self._work(look))
@@ -86,7 +97,7 @@ class Work(Generic[K]):
                     object=str(key),
                     error=f"{type(error).__name__}: {error}",
                     again_after_s=round(again_after_s, 2),
-                    exc_info=not isinstance(error, (TimeoutError, OSError)),
+                    exc_info=not isinstance(error, self._expected),
                 )
             finally:
                 self._under_way.discard(key)

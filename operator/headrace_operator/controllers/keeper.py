@@ -41,6 +41,16 @@ class Keeper:
         self._audit_cursor = "0"
         self._looks = 0
 
+    @property
+    def is_forgotten(self) -> bool:
+        """Whether Redis answers and does not know the queue."""
+        return isinstance(self.problem, UnknownQueue)
+
+    def published(self) -> None:
+        """The queue has just been published, so it is known again."""
+        if self.is_forgotten:
+            self.problem = None
+
     async def run(self) -> None:
         failures = 0
         # Queues that were taken over together do not beat together.

@@ -242,7 +242,8 @@ class TaskQueues:
     async def _publish(self, care: Care) -> None:
         """Publish the configuration if it is new, and now and then to be heard of."""
         resource = care.resource
-        is_due = time.monotonic() - care.published_at_s > _REPUBLISH_S
+        # A Redis that came back without its data has forgotten the queue, and workers wait for it.
+        is_due = time.monotonic() - care.published_at_s > _REPUBLISH_S or care.keeper.is_forgotten
         if not is_due and care.published_generation == resource.generation and care.is_published:
             return
         await care.queue.define(
@@ -251,6 +252,7 @@ class TaskQueues:
         if resource.paused is not None:
             await (care.queue.pause() if resource.paused else care.queue.resume())
         care.published_at_s, care.published_generation = time.monotonic(), resource.generation
+        care.keeper.published()
         if not care.is_published:
             care.is_published = True
             care.task.cancel()

@@ -170,6 +170,10 @@ class WorkerPools:
                 await self._kube.create(DEPLOYMENTS, namespace, manifest, manager=SCALER)
             made = await self._kube.apply(DEPLOYMENTS, namespace, applied)
         except ApiProblem as problem:
+            if problem.is_of_dying_namespace:
+                raise Refusal(
+                    "NamespaceTerminating", "The namespace is being deleted, and the pool with it"
+                ) from problem
             if problem.status in (400, 403, 422):
                 raise Refusal(
                     "DeploymentRefused", f"the API server refuses the Deployment: {problem.message}"

@@ -155,14 +155,16 @@ class Worker:
     async def _introduce(self, backend: RedisBackend, queue: Queue) -> None:
         """Learn what the queue is like, and register.
 
-        A failover may forget a definition that was confirmed just before it, so it may have to be published again.
+        A failover may forget a definition that was confirmed just before it, so it may have to be published again: by
+        this app, or by the operator, which takes a moment.
         """
         for tries_left in reversed(range(_INTRODUCTIONS)):
             try:
                 self._configs[queue.name] = await backend.config(queue.name)
                 return await self._register(queue)
             except UnknownQueue:
-                if tries_left == 0 or not backend.forget(queue.name):
+                backend.forget(queue.name)
+                if tries_left == 0:
                     raise
             await asyncio.sleep(_INTRODUCTION_PAUSE_S)
 
