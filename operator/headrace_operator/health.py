@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import time
 from collections.abc import Callable
+
+from headrace.observability.probes import path_of, response
 
 STALLED_AFTER_S = 90.0
 _MOST_BLIND_CHECKS = 5
@@ -57,21 +58,10 @@ async def serve(health: Health, port: int, about: Callable[[], dict[str, object]
         with contextlib.suppress(TimeoutError, ConnectionError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
             async with asyncio.timeout(_REQUEST_TIMEOUT_S):
                 request = await reader.readuntil(b"\r\n\r\n")
-                path = [*request.split(b" "), b""][1]
-                good = {b"/livez": health.alive, b"/readyz": health.ready}.get(path)
-                body = json.dumps(
-                    {"stalled": health.stalled(), "blind_checks": health.blind_checks, **about()}
-                ).encode()
-                writer.write(_response(good, body))
+                good = {b"/livez": health.alive, b"/readyz": health.ready}.get(path_of(request))
+                told = {"stalled": health.stalled(), "blind_checks": health.blind_checks, **about()}
+                writer.write(response(good, told))
                 await writer.drain()
         writer.close()
 
     return await asyncio.start_server(answer, "0.0.0.0", port, limit=4096)
-
-
-def _response(good: bool | None, body: bytes) -> bytes:
-    if good is None:
-        return b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
-    status = b"200 OK" if good else b"503 Service Unavailable"
-    head = b"HTTP/1.1 %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\nConnection: close\r\n\r\n"
-    return head % (status, len(body)) + body

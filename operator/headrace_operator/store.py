@@ -6,7 +6,7 @@ lost when events are merged, come twice or come late.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Literal, NamedTuple
 
 from .resources import POOL_LABEL
@@ -37,7 +37,8 @@ class Store:
     """Objects by their place. Whoever subscribes is told of every change."""
 
     def __init__(self) -> None:
-        self._objects: dict[Key, Body] = {}
+        # By kind and namespace, then by name: looking at one pool must not mean looking through a whole cluster.
+        self._objects: dict[tuple[Kind, str], dict[str, Body]] = {}
         self._listeners: list[Callable[[Key, Body, bool], None]] = []
 
     def subscribe(self, listener: Callable[[Key, Body, bool], None]) -> None:
@@ -46,36 +47,39 @@ class Store:
 
     def put(self, kind: Kind, body: Body) -> None:
         key = key_of(kind, body)
-        known = self._objects.get(key)
+        known = self.get(*key)
         if known is not None and known["metadata"]["uid"] != body["metadata"]["uid"]:
             # It was deleted and made again while nobody looked.
             self._tell(key, known, gone=True)
         elif known is not None and _is_older(body, known):
             return
-        self._objects[key] = body
+        self._objects.setdefault((kind, key.namespace), {})[key.name] = body
         self._tell(key, body, gone=False)
 
     def put_own(self, kind: Kind, body: Body) -> None:
         """What our own write has made of an object. Nobody need be told: the watch brings it, too, a little later."""
         key = key_of(kind, body)
-        if key in self._objects and not _is_older(body, self._objects[key]):
-            self._objects[key] = body
+        known = self.get(*key)
+        if known is not None and not _is_older(body, known):
+            self._objects[kind, key.namespace][key.name] = body
 
     def remove(self, kind: Kind, body: Body) -> None:
         key = key_of(kind, body)
-        known = self._objects.get(key)
+        known = self.get(*key)
         if known is not None and known["metadata"]["uid"] == body["metadata"]["uid"]:
-            del self._objects[key]
+            del self._objects[kind, key.namespace][key.name]
+            if not self._objects[kind, key.namespace]:
+                del self._objects[kind, key.namespace]
             self._tell(key, known, gone=True)
 
     def get(self, kind: Kind, namespace: str, name: str) -> Body | None:
-        return self._objects.get(Key(kind, namespace, name))
+        return self._objects.get((kind, namespace), {}).get(name)
 
-    def all(self, kind: Kind, namespace: str | None = None) -> Iterator[Body]:
+    def all(self, kind: Kind, namespace: str | None = None) -> list[Body]:
         """The objects of a kind, in no order."""
-        for key, body in list(self._objects.items()):
-            if key.kind == kind and namespace in (None, key.namespace):
-                yield body
+        if namespace is not None:
+            return list(self._objects.get((kind, namespace), {}).values())
+        return [body for (each, _), bodies in self._objects.items() if each == kind for body in bodies.values()]
 
     def children(self, kind: Kind, namespace: str, pool: str) -> list[Body]:
         """A pool's Deployments or pods."""
@@ -90,12 +94,11 @@ class Store:
         complete = True
         seen = {body["metadata"]["uid"] for body in listed}
         for body in listed:
-            key = key_of(kind, body)
-            known = self._objects.get(key)
+            known = self.get(*key_of(kind, body))
             if known is None or known["metadata"]["uid"] != body["metadata"]["uid"]:
                 complete = False
                 self.put(kind, body)
-        for known in list(self.all(kind)):
+        for known in self.all(kind):
             uid = known["metadata"]["uid"]
             if uid in known_before and uid not in seen:
                 complete = False

@@ -126,9 +126,9 @@ async def test_the_tasks_of_a_killed_worker_are_recovered_by_the_others(namespac
     )
 
 
-def kill_container(namespace: Namespace, pod: dict[str, Any]) -> None:
-    """SIGKILL from the node: the first process of a container cannot be killed from within."""
+def kill_container(namespace: Namespace, pod: dict[str, Any], signal: str = "KILL") -> None:
+    """A signal from the node: the first process of a container cannot be killed from within."""
     container = pod["status"]["containerStatuses"][0]["containerID"].removeprefix("containerd://")
-    kill = f"kill -9 $(grep -ls {container} /proc/[0-9]*/cgroup | cut -d/ -f3)"
+    kill = f"kill -{signal} $(grep -ls {container} /proc/[0-9]*/cgroup | cut -d/ -f3)"
     command = ["docker", "exec", pod["spec"]["nodeName"], "sh", "-c", kill]
     run(command, timeout_s=60, env=namespace.cluster.environment())

@@ -6,14 +6,18 @@ import time
 
 import pytest
 
+from tests.e2e.test_by_hand import kill_container
 from tests.support.operator import (
     apply,
+    change,
     deploy_redis,
     deployments,
     kill_9,
     needs_a_shell_on_the_node,
     producing,
     taskqueue,
+    wait_for,
+    wait_for_condition,
     wait_for_workers,
     wait_until_ready,
     workerpool,
@@ -54,6 +58,28 @@ def test_a_killed_leader_is_followed_by_the_other_who_acts_on_what_was_changed_m
         assert producer.stats().counters["completed"] == TASKS
     assert len(deployments(namespace, "steady")) == 1
     operator.wait_until_it_leads()
+
+
+def test_a_leader_that_wakes_up_after_its_term_changes_nothing(namespace, operator, at_work):
+    needs_a_shell_on_the_node(namespace.cluster)
+    frozen = operator.leader()
+    pod = operator.namespace.get("pod", frozen)
+    kill_container(operator.namespace, pod, "STOP")
+    try:
+        wait_for(lambda: not (operator.holder() or frozen).startswith(frozen), "nobody took over from a frozen leader")
+        successor = operator.holder()
+        change(namespace, "taskqueue/orders", lease={"maxCrashes": 7})
+        wait_for_condition(namespace, "taskqueue", "orders", "Ready", "True")
+    finally:
+        kill_container(operator.namespace, pod, "CONT")
+    wait_for(
+        lambda: "leading no more" in operator.namespace.logs(frozen), "the one that woke up did not give up its term"
+    )
+    with producing(namespace, "orders") as producer:
+        assert producer.config().max_crashes == 7
+        producer.completed(producer.enqueue("nothing", [1]))
+    assert operator.holder() == successor
+    wait_for_condition(namespace, "workerpool", "steady", "Ready", "True")
 
 
 def test_a_leader_that_is_asked_to_stop_hands_over(namespace, operator, at_work):

@@ -75,6 +75,41 @@ def test_a_changed_environment_under_load_interrupts_no_task(namespace, loaded):
         assert variable in pod["spec"]["containers"][0]["env"]
 
 
+def test_workers_that_were_asked_to_go_are_taken_back_when_the_pool_is_changed_back(namespace, loaded):
+    producer, ids = loaded
+    (old,) = deployments(namespace, "steady")
+    change(namespace, "workerpool/steady", template={"env": [{"name": "COLOUR", "value": "green"}]})
+    wait_for(
+        lambda: namespace.get("workerpool", "steady")["status"].get("draining"),
+        "no worker of the former revision was asked to drain",
+        TIMEOUT_S,
+    )
+    change(namespace, "workerpool/steady", template={"env": []})
+
+    def is_back() -> bool:
+        status = namespace.get("workerpool", "steady")["status"]
+        return status["revision"] == old and set(deployments(namespace, "steady")) == {old} and not status["draining"]
+
+    records = producer.completed(ids, TIMEOUT_S)
+    assert {(record.retry_count, record.history) for record in records} == {(0, ())}
+    wait_for(is_back, "the former revision did not come back", TIMEOUT_S)
+    again = producer.enqueue("nothing", [1])
+    producer.completed(again, TIMEOUT_S)
+
+
+def test_a_pool_that_is_made_smaller_gives_up_idle_workers_only(namespace, loaded):
+    producer, ids = loaded
+    (revision,) = deployments(namespace, "steady")
+    namespace.kubectl("scale", "workerpool/steady", "--replicas=1")
+    records = producer.completed(ids, TIMEOUT_S)
+    assert {(record.retry_count, record.history) for record in records} == {(0, ())}
+    wait_for(lambda: len(worker_pods(namespace, "steady")) == 1, "no idle worker was given up", TIMEOUT_S)
+    assert set(deployments(namespace, "steady")) == {revision}
+    change(namespace, "workerpool/steady", maxReplicas=2)
+    namespace.kubectl("scale", "workerpool/steady", "--replicas=5")
+    wait_for_condition(namespace, "workerpool", "steady", "ScalingLimited", "True", reason="AtMaximum")
+
+
 def rolled_over_without_a_trace(namespace, loaded, **new_spec):
     producer, ids = loaded
     (old,) = deployments(namespace, "steady")

@@ -18,7 +18,8 @@ from typing import Any, NamedTuple
 import pytest
 import redis
 
-from headrace import Headrace, QueueStats, TaskRecord, TaskState, WorkerRecord
+from headrace import Headrace, QueueConfig, QueueStats, TaskRecord, TaskState, WorkerRecord
+from headrace.model.config import stored_config
 from headrace.queue.keys import QueueKeys, queue_names_key
 from tests.cluster import kind
 from tests.cluster.lifecycle import Cluster
@@ -189,6 +190,13 @@ class Producer:
 
     def stats(self) -> QueueStats:
         return self.app.stats(self.queue)
+
+    def config(self) -> QueueConfig:
+        """The configuration in force."""
+        with self._redis() as client:
+            stored = client.hget(QueueKeys(self._headrace.tenant, self.queue).config, "json")
+        assert isinstance(stored, (str, bytes))
+        return stored_config(stored)
 
     def workers(self) -> list[WorkerRecord]:
         return self.app.workers(self.queue)
@@ -470,9 +478,9 @@ class Operator:
         return found
 
     def wait_for_successor(self, deposed: str) -> str:
-        """The pod that leads when ``deposed`` does not any more; that one is killed again whenever it comes back.
+        """The pod that leads when ``deposed`` does not any more; that one is killed again if it gets the Lease back.
 
-        A container that is killed once is back after a second, and may well go on with the Lease that it left.
+        A container that is killed once is back after a second, under another name but in the same pod.
         """
 
         def successor() -> str | None:

@@ -198,7 +198,10 @@ class TaskQueues:
         found in Redis itself.
         """
         found = []
-        for body in self._store.all("TaskQueue"):
+        for body in self._store.all("TaskQueue", resource.ref.namespace):
+            named = (body.get("spec") or {}).get("queue") or body["metadata"]["name"]
+            if named != resource.queue_name:
+                continue  # nearly all of them, and reading one takes a while
             with contextlib.suppress(InvalidResource):
                 other = TaskQueueResource.from_body(body)
                 if (

@@ -6,7 +6,7 @@ nothing more; each goes when it has finished what it has. A pool that shrinks gi
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -14,6 +14,7 @@ import msgspec
 import structlog
 
 from headrace.model.errors import HeadraceError
+from headrace.queue.queue import Queue
 
 from ..kube import DEPLOYMENTS, PODS, SCALER, SERVICE_ACCOUNTS, ApiProblem, Kube
 from ..manifests import deployment, revision_of, worker_template
@@ -188,10 +189,22 @@ class WorkerPools:
     ) -> None:
         """Bring a Deployment to so many pods: up at once, down by idle workers only."""
         replicas = found["spec"].get("replicas", 1)
+        if replicas > desired:
+            await self._shrink(found, replicas - desired, cares, work, pods, force=False)
+            return
+        await self._take_back(pods, cares, work)
         if replicas < desired:
             await self._scale(found, desired)
-        elif replicas > desired:
-            await self._shrink(found, replicas - desired, cares, work, pods, force=False)
+
+    async def _take_back(self, pods: Sequence[Body], cares: Sequence[Care], work: Mapping[str, PodWork]) -> None:
+        """Workers that were asked to go, and are wanted after all: a pool that is changed back has some."""
+        wanted = [
+            pod for pod in pods if not pod["metadata"].get("deletionTimestamp") and _work_of(pod, work).is_draining
+        ]
+        for pod in wanted:
+            if _DELETION_COST in (pod["metadata"].get("annotations") or {}):
+                await self._annotate(pod, None)
+        await self._steer(wanted, cares, work, lambda queue, workers: queue.undrain(workers))
 
     async def _retire(self, old: Sequence[Body], cares: Sequence[Care], work: Mapping[str, PodWork]) -> None:
         """Have the workers of former revisions finish what they have, and go."""
@@ -229,26 +242,38 @@ class WorkerPools:
         draining = sum(_work_of(pod, work).is_draining for pod in alive if pod not in parked)
         if not force:
             others = [pod for pod in others if _work_of(pod, work).is_idle][: max(0, missing - draining)]
-        await self._drain(others, cares, work, force=force)
+        await self._steer(others, cares, work, lambda queue, workers: queue.drain(workers, force=force))
         if not parked:
             return
-        namespace = found["metadata"]["namespace"]
         for pod in parked:
             if (pod["metadata"].get("annotations") or {}).get(_DELETION_COST) != _FIRST_TO_GO:
-                patch = {"metadata": {"annotations": {_DELETION_COST: _FIRST_TO_GO}, "uid": pod["metadata"]["uid"]}}
-                await self._kube.merge(PODS, namespace, pod["metadata"]["name"], patch)
+                await self._annotate(pod, _FIRST_TO_GO)
         await self._scale(found, found["spec"].get("replicas", 1) - len(parked))
 
-    async def _drain(
-        self, pods: Sequence[Body], cares: Sequence[Care], work: Mapping[str, PodWork], *, force: bool
+    async def _annotate(self, pod: Body, deletion_cost: str | None) -> None:
+        metadata = pod["metadata"]
+        patch = {"metadata": {"annotations": {_DELETION_COST: deletion_cost}, "uid": metadata["uid"]}}
+        try:
+            await self._kube.merge(PODS, metadata["namespace"], metadata["name"], patch)
+        except ApiProblem as problem:
+            if not (problem.is_missing or problem.is_conflict):  # it has gone meanwhile
+                raise
+
+    async def _steer(
+        self,
+        pods: Sequence[Body],
+        cares: Sequence[Care],
+        work: Mapping[str, PodWork],
+        steer: Callable[[Queue, list[str]], Awaitable[object]],
     ) -> None:
+        """Tell these pods' workers something, in each of their queues."""
         for care in cares:
             workers = [worker.worker for pod in pods for worker in _work_of(pod, work).in_queue(care.queue.name)]
             if workers:
                 try:
-                    await care.queue.drain(workers, force=force)
+                    await steer(care.queue, workers)
                 except HeadraceError as error:
-                    raise Refusal("BackendUnreachable", f"workers cannot be asked to drain: {error}") from error
+                    raise Refusal("BackendUnreachable", f"workers cannot be told to drain: {error}") from error
 
     async def _scale(self, found: Body, replicas: int) -> None:
         """Only if nobody has been quicker: what was decided on is what is changed."""

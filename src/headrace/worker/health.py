@@ -12,9 +12,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import socket
 import time
+
+from headrace.observability.probes import path_of, response
 
 STALLED_AFTER_S = 60.0
 _REQUEST_TIMEOUT_S = 5.0
@@ -88,14 +89,9 @@ async def _until_started(health: Health) -> None:
 
 
 def _response(health: Health, request: bytes) -> bytes:
-    path = [*request.split(b" "), b""][1]
+    path = path_of(request)
     if path == b"/livez":
-        good, body = health.alive, {"alive": health.alive, "stalled": health.stalled()}
-    elif path == b"/readyz":
-        good, body = health.ready, {"ready": health.ready, "draining": health.draining}
-    else:
-        return b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
-    text = json.dumps(body).encode()
-    status = b"200 OK" if good else b"503 Service Unavailable"
-    head = b"HTTP/1.1 %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\nConnection: close\r\n\r\n"
-    return head % (status, len(text)) + text
+        return response(health.alive, {"alive": health.alive, "stalled": health.stalled()})
+    if path == b"/readyz":
+        return response(health.ready, {"ready": health.ready, "draining": health.draining})
+    return response(None, {})

@@ -1,0 +1,21 @@
+"""What a kubelet's question is answered with. Worker and operator each know themselves what the answer is."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+
+def path_of(request: bytes) -> bytes:
+    """The path that was asked for; empty when this is no request."""
+    return [*request.split(b" "), b""][1]
+
+
+def response(good: bool | None, told: Mapping[str, object]) -> bytes:
+    """200 or 503 with ``told`` as JSON; None: there is no such path."""
+    if good is None:
+        return b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+    text = json.dumps(told).encode()
+    status = b"200 OK" if good else b"503 Service Unavailable"
+    head = b"HTTP/1.1 %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\nConnection: close\r\n\r\n"
+    return head % (status, len(text)) + text
