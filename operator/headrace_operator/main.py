@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import signal
 import time
 from collections.abc import Sequence
@@ -18,7 +17,7 @@ import kopf
 import structlog
 
 from headrace.model.errors import HeadraceError
-from headrace.observability.logs import configure_logs
+from headrace.observability.logs import configure_foreign_logs, configure_logs
 
 from . import health as health_server
 from .backends import Backends
@@ -277,8 +276,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """``headrace operator``."""
     options = parse(arguments)
     configure_logs(options.log_level, options.log_style)  # type: ignore[arg-type]
-    # Kopf and the client speak through the standard library; what is worth knowing goes the same way as ours.
-    logging.basicConfig(level=logging.WARNING, format="%(message)s")
+    # Kopf and the client speak through the standard library. What is worth knowing of that looks like our own.
+    configure_foreign_logs("warning", options.log_style)  # type: ignore[arg-type]
     with contextlib.suppress(KeyboardInterrupt):
         asyncio.run(run(options))
 

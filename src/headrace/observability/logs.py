@@ -7,28 +7,45 @@ import sys
 from typing import Literal
 
 import structlog
+import structlog.tracebacks
+
+Style = Literal["auto", "json", "console"]
 
 
-def configure_logs(level: str = "info", style: Literal["auto", "json", "console"] = "auto") -> None:
+def configure_logs(level: str = "info", style: Style = "auto") -> None:
     """Send everything Headrace logs to standard error. A library user who configures structlog needs none of this."""
-    if style == "auto":
-        style = "console" if sys.stderr.isatty() else "json"
-    shared: list[structlog.types.Processor] = [
-        structlog.contextvars.merge_contextvars,
-        structlog.processors.add_log_level,
-        structlog.processors.TimeStamper(fmt="iso", utc=True),
-        structlog.processors.StackInfoRenderer(),
-    ]
-    if style == "json":
-        last: list[structlog.types.Processor] = [
-            structlog.processors.dict_tracebacks,
-            structlog.processors.JSONRenderer(),
-        ]
-    else:
-        last = [structlog.dev.ConsoleRenderer()]
     structlog.configure(
-        processors=[*shared, *last],
+        processors=[structlog.contextvars.merge_contextvars, *_stamps(), *_rendering(style)],
         wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[level.upper()]),
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
         cache_logger_on_first_use=True,
     )
+
+
+def configure_foreign_logs(level: str = "warning", style: Style = "auto") -> None:
+    """The same for what libraries log through the standard library."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=_stamps(),
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *_rendering(style)],
+        )
+    )
+    logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
+
+
+def _stamps() -> list[structlog.types.Processor]:
+    return [
+        structlog.processors.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        structlog.processors.StackInfoRenderer(),
+    ]
+
+
+def _rendering(style: Style) -> list[structlog.types.Processor]:
+    if style == "json" or (style == "auto" and not sys.stderr.isatty()):
+        # Without the variables of each frame, which is what structlog does if not told otherwise: among them are
+        # passwords and what tasks carry.
+        as_dict = structlog.tracebacks.ExceptionDictTransformer(show_locals=False)
+        return [structlog.processors.ExceptionRenderer(as_dict), structlog.processors.JSONRenderer()]
+    return [structlog.dev.ConsoleRenderer()]

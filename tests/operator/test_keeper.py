@@ -1,0 +1,168 @@
+"""A keeper beside a real Redis, with no worker around that could do its work."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+
+import msgspec
+import pytest
+
+from headrace.model.config import Promotion, RetryPolicy
+from headrace.model.states import TaskState
+from headrace.queue.inspection import Inspector
+from headrace.queue.queue import Queue
+from headrace_operator.controllers.keeper import Keeper
+from tests.support.bench import CONFIG, WORKER, Bench, open_bench
+from tests.support.waiting import eventually
+
+PATIENCE_S = 60.0
+QUICK = msgspec.structs.replace(
+    CONFIG,
+    lease_s=1.0,
+    heartbeat_s=0.4,
+    worker_dead_after_s=1.5,
+    result_retention_s=0.5,
+    promotion_interval_s=1.0,
+    promotions=(Promotion("low", "medium", after_s=0.5), Promotion("medium", "high", after_s=1.0)),
+    retry=RetryPolicy(base_s=0.1, max_s=0.1),
+)
+
+
+@pytest.fixture
+async def bench(any_redis, tenant):
+    async with open_bench(any_redis, tenant, QUICK, WORKER) as found:
+        yield found
+
+
+class Kept:
+    """A keeper at work, and how often it had news."""
+
+    def __init__(self, bench: Bench, epoch: int) -> None:
+        queue = Queue(bench.transport, bench.tenant, QUICK.name, epoch=epoch)
+        self.news = 0
+        self.keeper = Keeper(queue, Inspector(bench.transport, queue), self._changed)
+
+    def _changed(self) -> None:
+        self.news += 1
+
+
+@contextlib.asynccontextmanager
+async def kept(bench: Bench, epoch: int = 1):
+    found = Kept(bench, epoch)
+    task = asyncio.create_task(found.keeper.run())
+    try:
+        yield found
+    finally:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+
+async def comes_to(bench: Bench, task_id: str, *states: TaskState) -> None:
+    async def has_come() -> bool:
+        return await bench.state(task_id) in states
+
+    await eventually(has_come, PATIENCE_S, f"the task did not become {' or '.join(states)}")
+
+
+async def test_due_tasks_become_ready(bench):
+    task = await bench.put_one("high", delay_s=0.5)
+    assert await bench.state(task) is TaskState.SCHEDULED
+    async with kept(bench):
+        await comes_to(bench, task, TaskState.QUEUED)
+
+
+async def test_the_task_of_a_silent_worker_is_taken_back_and_the_worker_counts_as_dead(bench):
+    await bench.put_one()
+    task = await bench.claim_one()
+    async with kept(bench) as found:
+        await comes_to(bench, task.task_id, TaskState.QUEUED)
+
+        async def is_dead() -> bool:
+            pulse = found.keeper.pulse
+            return pulse is not None and (pulse.workers, pulse.workers_dead) == ((), 1)
+
+        await eventually(is_dead, PATIENCE_S, "the silent worker was not found dead")
+    assert (await bench.record(task.task_id)).retry_count == 1
+
+
+async def test_an_orphan_is_found_and_returned(bench):
+    await bench.put_one()
+    task = await bench.claim_one()
+    bench.raw.zrem(bench.key("leases"), task.task_id)
+    async with kept(bench):
+        await comes_to(bench, task.task_id, TaskState.QUEUED)
+    assert (await bench.inspector.stats()).counters["orphans"] == 1
+
+
+async def test_what_waits_long_is_promoted_to_the_top(bench):
+    task = await bench.put_one("low")
+    async with kept(bench) as found:
+
+        async def is_at_the_top() -> bool:
+            return (await bench.record(task)).effective_priority == "high"
+
+        await eventually(is_at_the_top, PATIENCE_S, "the task was not promoted")
+
+        async def is_counted() -> bool:
+            return found.keeper.pulse is not None and found.keeper.pulse.promoted == 2
+
+        await eventually(is_counted, PATIENCE_S, "the promotions were not counted")
+
+
+async def test_ended_retention_is_purged(bench):
+    await bench.put_one()
+    await bench.complete(await bench.claim_one())
+    async with kept(bench):
+
+        async def is_gone() -> bool:
+            return (await bench.inspector.stats()).finished == 0
+
+        await eventually(is_gone, PATIENCE_S, "the finished task was not purged")
+
+
+async def test_there_is_news_only_when_something_has_changed(bench):
+    # A worker that falls silent, or a promotion, would be news.
+    await bench.queue.heartbeat(WORKER, status="stopped")
+    async with kept(bench) as found:
+        await found.keeper.first_look.wait()
+        assert found.news == 1
+        await asyncio.sleep(2.5)
+        assert found.news == 1
+        await bench.put_one("high")
+
+        async def has_news() -> bool:
+            return found.news == 2
+
+        await eventually(has_news, PATIENCE_S, "a new task was no news")
+
+
+async def test_it_ends_when_a_later_leader_has_spoken(bench):
+    found = Kept(bench, epoch=4)
+    later = Queue(bench.transport, bench.tenant, QUICK.name, epoch=5)
+    await later.define(QUICK, owner="operator", generation=1, holder="shop/orders/1")
+    async with asyncio.timeout(PATIENCE_S):
+        await found.keeper.run()
+    assert "a newer leader" in str(found.keeper.problem)
+    assert found.keeper.pulse is None
+
+
+async def test_a_queue_that_is_gone_is_a_problem_and_no_figure_is_made_up(bench):
+    async with kept(bench) as found:
+        await found.keeper.first_look.wait()
+        known = found.keeper.pulse
+        assert known is not None
+        await bench.queue.wipe()
+
+        async def is_forgotten() -> bool:
+            return found.keeper.is_forgotten
+
+        await eventually(is_forgotten, PATIENCE_S, "it was not noticed")
+        assert found.keeper.pulse is known
+        await bench.queue.define(QUICK)
+
+        async def is_well() -> bool:
+            return found.keeper.problem is None
+
+        await eventually(is_well, PATIENCE_S, "it did not come right")
