@@ -16,7 +16,7 @@ from typing import Any, Final, cast
 import kopf
 import structlog
 
-from headrace.model.errors import HeadraceError
+from headrace.model.errors import BackendError, HeadraceError
 from headrace.observability.logs import configure_foreign_logs, configure_logs
 
 from . import health as health_server
@@ -47,6 +47,7 @@ _FIGURES_S: Final = 1.0
 """Figures that change all the time are shown once in this time."""
 _TOMBSTONE_S: Final = 900.0
 """For so long a deletion is remembered by those who do not lead: one of them may have to deal with it."""
+_TOMBSTONE_RETRY_S: Final = 10.0
 
 _log = structlog.get_logger(__name__)
 
@@ -198,11 +199,12 @@ class Operator:
             with structlog.contextvars.bound_contextvars(kind=key.kind, namespace=key.namespace, name=key.name):
                 if key.kind == "WorkerPool":
                     return await pools.reconcile(key.namespace, key.name)
+                # First what was: one that is made anew under the same name must not get what was to be purged.
+                await self._deal_with_deleted(taskqueues, key)
                 was_ready = taskqueues.care(key.namespace, key.name) is not None
                 again_after_s = await taskqueues.reconcile(key.namespace, key.name)
                 if was_ready != (taskqueues.care(key.namespace, key.name) is not None):
                     self._add_pools_of(key.namespace, key.name)
-                await self._deal_with_deleted(taskqueues, key)
                 return again_after_s
 
         self._work.clear()
@@ -223,10 +225,14 @@ class Operator:
         for uid, (when_s, body) in list(self._tombstones.items()):
             if key_of("TaskQueue", body) != key:
                 continue
-            if time.monotonic() - when_s < _TOMBSTONE_S:
+            try:
                 await taskqueues.gone(body)
-            else:
-                _log.warning("gave up on a deleted TaskQueue: its Redis has not answered", taskqueue=str(key))
+            except BackendError as error:
+                # One of the same name that is made with a better address must not have to wait for this.
+                if time.monotonic() - when_s < _TOMBSTONE_S:
+                    self._work.add(key, _TOMBSTONE_RETRY_S)
+                    continue
+                _log.warning("gave up on a deleted TaskQueue: its Redis does not answer", error=str(error))
             self._tombstones.pop(uid, None)
 
     def _figures_changed(self, place: Place) -> None:

@@ -17,7 +17,8 @@ import structlog
 
 K = TypeVar("K", bound=Hashable)
 
-WORKERS = 8
+WORKERS = 32
+"""How many objects are looked at at once. Nearly all of the time is spent waiting for somebody's answer."""
 FIRST_PAUSE_S = 0.5
 LONGEST_PAUSE_S = 60.0
 LONGEST_RUN_S = 60.0

@@ -232,3 +232,34 @@ async def test_wiping_removes_every_key_of_the_queue_and_nothing_else(bench):
     assert (await neighbour.config()).name == "verbs-too"
     with pytest.raises(UnknownQueue):
         await bench.put()
+
+
+async def test_a_queue_is_wiped_for_its_holder_only(bench):
+    queue = await hold(bench)
+    await bench.put(count=3)
+    before = bench.dump()
+    with pytest.raises(QueueHeld, match=HOLDER):
+        await queue.wipe("shop/others/uid-2")
+    assert bench.dump() == before
+    assert await queue.wipe(HOLDER) > 3
+    assert bench.dump() == {}
+    assert await queue.wipe(HOLDER) == 0
+
+
+async def test_a_queue_that_nobody_holds_is_not_wiped_for_an_operator(bench):
+    await bench.put(count=3)
+    before = bench.dump()
+    with pytest.raises(QueueHeld, match="nobody"):
+        await bench.queue.wipe(HOLDER)
+    assert bench.dump() == before
+
+
+async def test_an_interrupted_wipe_can_be_taken_up_again(bench):
+    queue = await hold(bench)
+    await bench.put(count=300)
+    await bench.run("wipe", {"cursor": "0", "count": 10, "holder": HOLDER})
+    assert bench.dump() != {}
+    with pytest.raises(UnknownQueue):
+        await bench.put()
+    await queue.wipe(HOLDER)
+    assert bench.dump() == {}

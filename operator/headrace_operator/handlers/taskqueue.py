@@ -15,7 +15,14 @@ from typing import Final
 import msgspec
 import structlog
 
-from headrace.model.errors import BackendError, ConfigConflict, HeadraceError, QueueHeld, UnsafeBackend
+from headrace.model.errors import (
+    BackendError,
+    ConfigConflict,
+    HeadraceError,
+    QueueHeld,
+    UnknownQueue,
+    UnsafeBackend,
+)
 from headrace.model.figures import Pulse
 from headrace.model.states import WorkerState
 from headrace.queue.inspection import Inspector
@@ -36,7 +43,8 @@ from .refusal import Refusal
 
 RESYNC_S: Final = 30.0
 _BROKEN_RESYNC_S: Final = 3.0
-"""After this time it is looked whether somebody has mended what was missing: Secrets are not watched."""
+"""After this time, and then after twice that and so on, it is looked whether somebody has mended what was missing:
+Secrets are not watched, and a server that swallows connections must not take all the time there is."""
 _REPUBLISH_S: Final = 20.0
 """A holder that is not heard of loses its queue to others (see ``configure.lua``)."""
 _FIRST_LOOK_S: Final = 2.0
@@ -83,6 +91,7 @@ class TaskQueues:
         self._changed = changed
         self._cared_for: dict[Place, Care] = {}
         self._looked_at: set[Place] = set()
+        self._failures: dict[Place, int] = {}
 
     def has_looked_at(self, namespace: str, name: str) -> bool:
         """Whether this leader knows how the TaskQueue is. At the beginning of its term it does not."""
@@ -95,10 +104,17 @@ class TaskQueues:
 
     async def reconcile(self, namespace: str, name: str) -> float | None:
         """Make the TaskQueue true; returns when to look again."""
+        place = (namespace, name)
         try:
-            return await self._reconcile((namespace, name))
+            again_after_s = await self._reconcile(place)
         finally:
-            self._looked_at.add((namespace, name))
+            self._looked_at.add(place)
+        if again_after_s != _BROKEN_RESYNC_S:
+            self._failures.pop(place, None)
+            return again_after_s
+        failures = self._failures.get(place, 0)
+        self._failures[place] = failures + 1
+        return min(RESYNC_S, _BROKEN_RESYNC_S * 2.0 ** min(failures, 10))
 
     async def _reconcile(self, place: Place) -> float | None:
         namespace, name = place
@@ -151,7 +167,7 @@ class TaskQueues:
             await backend.connection.open()
             queue = Queue(backend.transport, resource.tenant, resource.queue_name, epoch=self._epoch)
             if resource.deletion_policy == "Purge":
-                deleted = await queue.wipe()
+                deleted = await queue.wipe(_holder(resource))
                 await self._reporter.say(body, "Purged", f"Removed {deleted} keys of {_keys_of(resource)} from Redis")
             else:
                 await queue.release(_holder(resource))
@@ -159,9 +175,8 @@ class TaskQueues:
                     f"The tasks of {_keys_of(resource)} stay in Redis; deletionPolicy: Purge would have removed them"
                 )
                 await self._reporter.say(body, "DataKept", message)
-        except (QueueHeld, HeadraceError) as error:
-            if isinstance(error, BackendError):
-                raise
+        except (QueueHeld, UnknownQueue) as error:
+            # It was refused when it wanted the queue, or has been followed by another; these keys are not its own.
             _log.info("a deleted TaskQueue had no queue of its own", taskqueue="/".join(place), reason=str(error))
         finally:
             self._backends.leave(body["metadata"]["uid"])

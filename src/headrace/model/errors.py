@@ -107,7 +107,7 @@ class QueueHeld(HeadraceError):
     """Raised when an operator publishes a queue that somebody else holds."""
 
     def __init__(self, queue: str, holder: str) -> None:
-        super().__init__(f"queue {queue!r} is held by {holder}")
+        super().__init__(f"queue {queue!r} is held by {holder or 'nobody'}")
         self.queue = queue
         self.holder = holder
 

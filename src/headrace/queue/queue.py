@@ -132,15 +132,21 @@ class Queue:
         if reply[0] == "held":
             raise QueueHeld(self.name, reply[1])
 
-    async def wipe(self) -> int:
-        """Delete the queue with all its tasks; returns how many keys there were."""
-        await self._transport.execute("SREM", queue_names_key(self.tenant), self.name)
-        cursor = "0"
-        deleted = 0
+    async def wipe(self, holder: str = "") -> int:
+        """Delete the queue with all its tasks; returns how many keys there were.
+
+        With ``holder`` only if it was published for that one; `QueueHeld` otherwise.
+        """
+        cursor, deleted = "0", 0
         while True:
-            _, cursor, some = await self._run("wipe", {"cursor": cursor, "count": KEYS_LOOKED_AT_PER_CALL})
-            deleted += int(some)
+            request = {"cursor": cursor, "count": KEYS_LOOKED_AT_PER_CALL, "holder": holder}
+            status, *found = await self._run("wipe", request)
+            if status == "held":
+                raise QueueHeld(self.name, found[0])
+            cursor = found[0]
+            deleted += int(found[1])
             if cursor == "0":
+                await self._transport.execute("SREM", queue_names_key(self.tenant), self.name)
                 return deleted
 
     async def config(self) -> QueueConfig:
