@@ -108,14 +108,14 @@ class Operator:
             resource = RESOURCES[kind]
             settings.watching.label_selectors[resource.group, resource.version, resource.plural] = POOL_LABEL
         kopf.on.login(registry=registry)(_login)
-        kopf.on.startup(registry=registry)(_hear_signals(stop))
         for kind, resource in RESOURCES.items():
             for verb in ("list", "watch"):
                 _log.debug("api request", verb=verb, group=resource.group, resource=resource.plural, subresource="")
             kopf.on.event(resource.group, resource.version, resource.plural, id=kind, registry=registry)(
                 _seen(self._store, kind)
             )
-        await kopf.operator(
+        others = asyncio.all_tasks()
+        watching = await kopf.spawn_tasks(
             registry=registry,
             settings=settings,
             clusterwide=not self._options.namespaces,
@@ -124,6 +124,11 @@ class Operator:
             identity=cast(Any, self._options.identity),
             stop_flag=stop,
         )
+        # Kopf has just taken the signals to itself. Taken back, they end all parts at the same moment, and the Lease is
+        # free before the watch has come to its end.
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(number, stop.set)
+        await kopf.run_tasks(watching, ignored=others)
 
     async def _compare_forever(self) -> None:
         """Ask now and then for what the watch should have told."""
@@ -250,16 +255,6 @@ def _seen(store: Store, kind: Kind) -> Any:
             store.put(kind, body)
 
     return seen
-
-
-def _hear_signals(stop: asyncio.Event) -> Any:
-    """Kopf takes the signals to itself when it starts. Taken back, they end all parts at the same moment."""
-
-    async def hear_signals(**_: Any) -> None:
-        for number in (signal.SIGTERM, signal.SIGINT):
-            asyncio.get_running_loop().add_signal_handler(number, stop.set)
-
-    return hear_signals
 
 
 async def _login(**arguments: Any) -> Any:
