@@ -4,10 +4,10 @@
 images-load``), with the operator as ``operator/deploy/cluster-wide.yaml`` has it; it is deployed if there is none, and
 otherwise started anew, so that the peak of its memory is this run's.
 
-The objects are spread over namespaces of ten TaskQueues each, as teams would have them: a namespace is a tenant, and
-the operator keeps connections for each of them, so this costs it more than the same objects in one place. All of them
-lead to one Redis by a service in each namespace, because twenty servers would take the processor from what is measured.
-No pool has a pod.
+The objects are spread over twenty namespaces, as teams would have them: a namespace is a tenant, and the operator keeps
+connections for each of them. ``--namespaces 1`` has all of them in one place, where every TaskQueue has the most others
+that it might share its keys with. All lead to one Redis by a service in each namespace, because twenty servers would
+take the processor from what is measured. No pool has a pod.
 
 Changes are made one after another, at odd moments, through a connection that stays open, and seen through watches that
 stay open; times are told by the clock of this process. Memory and processor time are those of the operators' processes,
@@ -49,7 +49,6 @@ from tests.cluster.screen import say, step
 from tests.support.kubernetes import Namespace
 from tests.support.operator import CLUSTER_WIDE, CRDS, NAME, NAMESPACE, Operator, deploy_redis, taskqueue, workerpool
 
-QUEUES_PER_NAMESPACE: Final = 10
 QUEUES_PER_POOL: Final = 2
 
 _EXAMPLE: Final = """\
@@ -81,6 +80,7 @@ class Wanted:
 
     queues: int
     pools: int
+    namespaces: int
     queue_changes: int
     pool_changes: int
     rest_s: float
@@ -93,7 +93,7 @@ def main() -> int:
         if cluster.provider == "named":
             raise ClusterProblem("Reading a process's memory takes a shell on its node, which a named cluster lacks.")
         operator = _fresh_operator(cluster)
-        with _namespaces(cluster, math.ceil(wanted.queues / QUEUES_PER_NAMESPACE)) as places:
+        with _namespaces(cluster, min(wanted.namespaces, wanted.queues)) as places:
             figures = asyncio.run(_measure(cluster, operator, places, wanted))
     except (ClusterProblem, TimeoutError) as problem:
         print(problem, file=sys.stderr)  # noqa: T201 - this is a command
@@ -113,13 +113,14 @@ def _options() -> tuple[Wanted, str]:
     for option, default, what in (
         ("--queues", 200, "TaskQueues"),
         ("--pools", 100, "WorkerPools"),
+        ("--namespaces", 20, "namespaces that they are spread over"),
         ("--queue-changes", 50, "changes to TaskQueues that are timed"),
         ("--pool-changes", 20, "changes to WorkerPools that are timed"),
         ("--rest", 120, "seconds for which it is watched at rest"),
     ):
         parser.add_argument(option, type=_positive, default=default, metavar="N", help=f"{what} (default: %(default)s)")
     found = parser.parse_args()
-    wanted = Wanted(found.queues, found.pools, found.queue_changes, found.pool_changes, found.rest)
+    wanted = Wanted(found.queues, found.pools, found.namespaces, found.queue_changes, found.pool_changes, found.rest)
     return wanted, found.name
 
 
@@ -497,7 +498,7 @@ def _told(figures: Figures, wanted: Wanted) -> str:
             for kind, taken_s in figures.changes_s.items()
         ),
     ]
-    title = f"{wanted.queues} TaskQueues and {wanted.pools} WorkerPools"
+    title = f"{wanted.queues} TaskQueues and {wanted.pools} WorkerPools in {wanted.namespaces} namespace(s)"
     about = f"On {os.cpu_count()} cores, whose load was {figures.load:.1f} over the last 15 minutes."
     if figures.upsets:
         about += f" Meanwhile {figures.upsets}: look into the operator's log."

@@ -74,7 +74,7 @@ class Work(Generic[K]):
         workers: int = WORKERS,
         expected: tuple[type[Exception], ...] = (),
     ) -> None:
-        """Work until cancelled. ``look`` returns after how many seconds it wants to look again, or None.
+        """Work until cancelled. ``look`` returns after how many seconds at most it wants to look again, or None.
 
         Errors that are ``expected`` are told in a sentence; of any other the whole way to it is logged.
         """
@@ -104,7 +104,8 @@ class Work(Generic[K]):
                 self._under_way.discard(key)
                 self._changed.set()  # it may have become due meanwhile, and its turn was put off
             if again_after_s is not None:
-                self.add(key, again_after_s)
+                # Objects that were made or taken over together do not come back together.
+                self.add(key, again_after_s * random.uniform(0.7, 1.0))
 
     def _pause_s(self, key: K) -> float:
         failures = self._failures.get(key, 0)
