@@ -51,10 +51,6 @@ class Work(Generic[K]):
         heapq.heappush(self._heap, (due_s, self._count, key))
         self._changed.set()
 
-    def forget(self, key: K) -> None:
-        self._due.pop(key, None)
-        self._failures.pop(key, None)
-
     def clear(self) -> None:
         """Forget everything."""
         self._due.clear()

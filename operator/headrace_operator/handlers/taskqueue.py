@@ -62,7 +62,8 @@ class Care:
     settings: RedisSettings
     queue: Queue
     keeper: Keeper
-    task: asyncio.Task[None]
+    task: asyncio.Task[None] | None = None
+    """The keeper at work: from the moment the queue is published."""
     published_at_s: float = 0.0
     published_generation: int = -1
     is_published: bool = False
@@ -138,16 +139,16 @@ class TaskQueues:
             await self._report(body, self._cared_for[place].keeper.pulse, [_not_ready("LevelInUse", f"spec.{error}")])
             return _BROKEN_RESYNC_S
         except BackendError as error:
-            await self._report(body, None, _unreachable(resource, error))
+            await self._report(body, None, _unreachable(error))
             return _BROKEN_RESYNC_S
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_FIRST_LOOK_S):
                 await care.keeper.first_look.wait()
-        if care.task.done():
+        if care.task is None or care.task.done():
             await self._stop(place)  # another operator has been told to lead; if it was not, we begin anew
             return _BROKEN_RESYNC_S
         if care.keeper.problem is not None:
-            await self._report(body, care.keeper.pulse, _unreachable(resource, care.keeper.problem))
+            await self._report(body, care.keeper.pulse, _unreachable(care.keeper.problem))
             return _BROKEN_RESYNC_S
         await self._report(body, care.keeper.pulse, [_ready(resource), *_reachable(resource, care.keeper.pulse)])
         return RESYNC_S
@@ -253,7 +254,7 @@ class TaskQueues:
             raise
         queue = Queue(backend.transport, resource.tenant, resource.queue_name, epoch=self._epoch)
         keeper = Keeper(queue, Inspector(backend.transport, queue), lambda: self._changed(place))
-        care = Care(resource, settings, queue, keeper, asyncio.create_task(_never()))
+        care = Care(resource, settings, queue, keeper)
         self._cared_for[place] = care
         return care
 
@@ -273,7 +274,6 @@ class TaskQueues:
         care.keeper.published()
         if not care.is_published:
             care.is_published = True
-            care.task.cancel()
             care.task = asyncio.create_task(care.keeper.run())
 
     async def _settings(self, resource: TaskQueueResource) -> RedisSettings:
@@ -312,9 +312,10 @@ class TaskQueues:
         care = self._cared_for.pop(place, None)
         if care is None:
             return
-        care.task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await care.task
+        if care.task is not None:
+            care.task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await care.task
         self._backends.leave(care.resource.ref.uid)
 
     async def _report(self, body: Body, pulse: Pulse | None, conditions: list[Condition]) -> None:
@@ -333,11 +334,6 @@ def as_seen_from(namespace: str, settings: RedisSettings) -> RedisSettings:
         (host if "." in host or ":" in host else f"{host}.{namespace}.svc", port) for host, port in settings.hosts
     )
     return msgspec.structs.replace(settings, hosts=hosts)
-
-
-async def _never() -> None:
-    """Stands in for the care that begins when the queue has been published."""
-    await asyncio.get_running_loop().create_future()
 
 
 def figures_of(pulse: Pulse | None) -> QueueFigures | None:
@@ -380,7 +376,7 @@ def _ready(resource: TaskQueueResource) -> Condition:
     return condition("Ready", True, "Published", f"Published as {_keys_of(resource)}")
 
 
-def _unreachable(resource: TaskQueueResource, error: HeadraceError) -> list[Condition]:
+def _unreachable(error: HeadraceError) -> list[Condition]:
     reason = "BackendUnsafe" if isinstance(error, UnsafeBackend) else "BackendUnreachable"
     return [
         condition("Ready", False, reason, str(error)),

@@ -13,9 +13,8 @@
 local needed = {'level_names', 'promotions', 'promotion_interval_us', 'worker_dead_after_us', 'dead_retention_us'}
 --@include base
 --@include figures
+--@include retention
 if not is_defined then return answer('unknown_queue') end
-
-local DEAD_WORKER_KEPT_US = 3600 * 1000000
 
 -- The score of the first entry plus `after_us`, or 0 when there is none.
 local function first_us(key, after_us)

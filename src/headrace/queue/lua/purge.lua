@@ -7,12 +7,11 @@
 local needed = {'level_names', 'dead_retention_us'}
 --@include base
 --@include types
+--@include retention
 --@include spec
 --@include task
 if not is_defined then return answer('unknown_queue') end
 check_types()
-
-local DEAD_WORKER_KEPT_US = 3600 * 1000000
 
 local function delete_tasks(key, before_us)
   local ids = redis.call('ZRANGEBYSCORE', key, '-inf', before_us, 'LIMIT', 0, request.limit)
