@@ -93,6 +93,16 @@ class Pulse(msgspec.Struct, frozen=True, kw_only=True):
     reclaim_at_s: float | None
     promote_at_s: float | None
     purge_at_s: float | None
+    waiting: tuple[tuple[str, str, int], ...] = ()
+    """Level, capability set and how many tasks wait there, where there are any."""
+    due_soon: int = 0
+    """Delayed tasks that are due within the time that was asked for."""
+    claimed: int = 0
+    """Claims since the queue exists."""
+    service: tuple[tuple[str, int, float], ...] = ()
+    """Level, how many handlers have ended lately, and how many seconds each took on average."""
+    room: int | None = None
+    """How many more tasks may come to wait before the bell rings; None: it will not ring."""
 
     def is_due(self, moment_s: float | None) -> bool:
         """Whether this moment has come."""
@@ -103,6 +113,8 @@ class Pulse(msgspec.Struct, frozen=True, kw_only=True):
         return (
             self.paused,
             self.levels,
+            self.waiting,
+            self.due_soon,
             self.executing,
             self.delayed,
             self.dead_letter,

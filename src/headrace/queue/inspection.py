@@ -36,9 +36,9 @@ class Inspector:
         """Depth, age, workers, throughput and counters."""
         return wire.queue_stats(await self._read("stats", {}))
 
-    async def pulse(self) -> Pulse:
-        """What an operator looks at every second."""
-        return wire.pulse(await self._read("pulse", {}))
+    async def pulse(self, *, soon_s: float = 0.0) -> Pulse:
+        """What an operator looks at every second. ``soon_s`` is for `Pulse.due_soon`."""
+        return wire.pulse(await self._read("pulse", {"soon_us": wire.to_us(soon_s)}))
 
     async def position(self, task_id: str) -> int:
         """1 for the task that goes next; 0 for a task that is not waiting."""

@@ -7,7 +7,9 @@ lives in one slot, so every transition is one script on one node. Names are chec
 =====================  ======  ==========================================================================
 key                    type    holds
 =====================  ======  ==========================================================================
-config                 hash    the configuration (setting by setting for scripts, JSON for people), pause flag
+config                 hash    the configuration (setting by setting for scripts, JSON for people), pause flag;
+                               room: what may come to wait before the operator is told; held:DEPLOYMENT: until
+                               when its new workers are not let in
 ready:LEVEL:LINE       zset    waiting ids; score = the moment from which they wait, in µs
 delayed                zset    scheduled and retrying ids; score = when they are due
 leases                 zset    executing ids; score = when the lease ends, never past the attempt's timeout
@@ -23,6 +25,7 @@ stats                  hash    counters, last_enqueue and last_dequeue per level
 capsets                set     the lines in use
 wake:LINE              list    tokens that idle workers block on; wake-worker:ID is one worker's own
 throughput:SLOT        hash    completed and failed in ten seconds; expires
+service:LEVEL          hash    handlers that ended lately, and how long they took in all
 latencies              list    the last thousand "wait:run" times, in µs
 events                 stream  every transition, capped; one entry per script call
 confirmed              string  nothing; written by calls that wait for replicas; expires
@@ -32,8 +35,8 @@ LINE is a capability set, sorted and joined by commas; with a ``!`` behind it, i
 the set that one more crash would set aside as poison. A task that waits for its first claim has no ``state`` yet:
 it is queued.
 
-Channels: ``…:cancel`` tells workers which running task to stop; ``hr:inbox:…`` tells one client which of
-the tasks it waits for have ended.
+Channels: ``…:cancel`` tells workers which running task to stop; ``…:bell`` tells an operator that workers are missing;
+``hr:inbox:…`` tells one client which of the tasks it waits for have ended.
 """
 
 from __future__ import annotations
@@ -90,6 +93,10 @@ class QueueKeys:
     @property
     def cancel_channel(self) -> str:
         return f"{self.prefix}cancel"
+
+    @property
+    def bell_channel(self) -> str:
+        return f"{self.prefix}bell"
 
     def task(self, task_id: str) -> str:
         return f"{self.prefix}task:{task_id}"

@@ -46,6 +46,9 @@ CALLS_PER_ROUND_TRIP = 8
 
 T = TypeVar("T")
 
+RunTimes = Sequence[str | int]
+"""A level, how many of its handlers have ended, and how many microseconds they took in all; then the next three."""
+
 
 class EnqueueResult(msgspec.Struct, frozen=True):
     """``duplicate``: the idempotency key was known, and this is the task it led to."""
@@ -204,17 +207,22 @@ class Queue:
             raise self._unknown()
         return claimed
 
-    async def settle(self, settlements: Sequence[Settlement]) -> list[SettleStatus]:
+    async def settle(self, settlements: Sequence[Settlement], ran: RunTimes = ()) -> list[SettleStatus]:
         """End leases. The answer says for each whether it was still held."""
-        (reply,) = await self._transport.run(self._settle_call(settlements))
+        (reply,) = await self._transport.run(self._settle_call(settlements, ran))
         return wire.settle_statuses(self.opened(reply), len(settlements))
 
     async def settle_and_claim(
-        self, settlements: Sequence[Settlement], worker: str, want: int, **options: Unpack[ClaimOptions]
+        self,
+        settlements: Sequence[Settlement],
+        worker: str,
+        want: int,
+        ran: RunTimes = (),
+        **options: Unpack[ClaimOptions],
     ) -> tuple[list[SettleStatus], wire.ClaimReply]:
         """Both in one round trip: what a busy worker does all day."""
         settled, claimed = await self._transport.run(
-            self._settle_call(settlements), self.claim_call(worker, want, **options)
+            self._settle_call(settlements, ran), self.claim_call(worker, want, **options)
         )
         return wire.settle_statuses(self.opened(settled), len(settlements)), self.claimed(claimed)
 
@@ -298,19 +306,46 @@ class Queue:
                 break
         return replayed, refused
 
-    async def drain(self, workers: Sequence[str], *, idle_s: float = 0.0, force: bool = False) -> list[str]:
-        """Stop workers from claiming if they are idle (or in any case); answers draining, busy, …"""
-        return await self._steer(workers, {"action": "drain", "idle_us": wire.to_us(idle_s), "force": force})
+    async def drain(
+        self,
+        workers: Sequence[str],
+        *,
+        idle_s: float = 0.0,
+        idle_since_s: Sequence[float] | None = None,
+        force: bool = False,
+    ) -> list[str]:
+        """Stop workers from claiming if they are idle (or in any case); answers draining, busy, …
+
+        With ``idle_since_s`` each of them only if it has been idle since that moment, as its record tells it.
+        """
+        answers: list[str] = []
+        for first in range(0, len(workers), MAX_TASKS_PER_CALL):
+            some = slice(first, first + MAX_TASKS_PER_CALL)
+            request = {"workers": workers[some], "action": "drain", "idle_us": wire.to_us(idle_s), "force": force}
+            if idle_since_s is not None:
+                request["idle_since_us"] = [wire.to_us(since_s) for since_s in idle_since_s[some]]
+            answers += (await self._run("drain", request))[1]
+        return answers
 
     async def undrain(self, workers: Sequence[str]) -> list[str]:
         """Let workers claim again."""
-        return await self._steer(workers, {"action": "undrain", "idle_us": 0, "force": False})
-
-    async def _steer(self, workers: Sequence[str], request: dict[str, Any]) -> list[str]:
         answers: list[str] = []
         for some_workers in _chunks(workers, MAX_TASKS_PER_CALL):
-            answers += (await self._run("drain", {**request, "workers": some_workers}))[1]
+            request = {"workers": some_workers, "action": "undrain", "idle_us": 0, "force": False}
+            answers += (await self._run("drain", request))[1]
         return answers
+
+    async def hold_newcomers(self, deployment: str, hold_s: float) -> None:
+        """Have workers of this Deployment that register from now on drain from the beginning; 0 lets them in again."""
+        request = {"workers": [], "action": "drain", "idle_us": 0, "force": False}
+        await self._run("drain", {**request, "deployment": deployment, "hold_us": wire.to_us(hold_s)})
+
+    async def hang_bell(self, room: int | None, waiting: int) -> bool:
+        """Have `bell_channel` told when more than ``room`` tasks have come to wait since there were ``waiting``.
+
+        None: no more. Returns False when there have been so many already; then nobody is told.
+        """
+        return bool((await self._run("bell", {"room": -1 if room is None else room, "waiting": waiting}))[1])
 
     async def pause(self) -> None:
         """Hand out nothing until `resume`. Tasks that run go on; enqueue works."""
@@ -325,8 +360,8 @@ class Queue:
     def _call(self, name: str, request: Any) -> ScriptCall:
         return script_call(self.keys, name, request)
 
-    def _settle_call(self, settlements: Sequence[Settlement]) -> ScriptCall:
-        return self._call("settle", {"random": random.random(), "rows": settlements})
+    def _settle_call(self, settlements: Sequence[Settlement], ran: RunTimes) -> ScriptCall:
+        return self._call("settle", {"random": random.random(), "rows": settlements, "ran": ran})
 
     async def _run(self, name: str, request: dict[str, Any]) -> list[Any]:
         if self._epoch is not None:

@@ -297,9 +297,15 @@ def queue_stats(reply: list[Any]) -> QueueStats:
     )
 
 
+def capset_of(line: str) -> str:
+    """The capability set whose tasks stand in a line, whether or not they are suspects."""
+    return line.removesuffix("!")
+
+
 def pulse(reply: list[Any]) -> Pulse:
     """The answer of `pulse.lua`, for an operator."""
-    _, now_us, paused, levels, places, workers, dead_workers, completed, failed, promoted, due = reply
+    _, now_us, paused, levels, places, workers, dead_workers, completed, failed, promoted, due, *scaling = reply
+    waiting, due_soon, claimed, service, room = scaling
     forward, reclaim, promote, purge = (to_s(moment_us) if moment_us else None for moment_us in due)
     return Pulse(
         at_s=to_s(now_us),
@@ -320,6 +326,11 @@ def pulse(reply: list[Any]) -> Pulse:
         reclaim_at_s=reclaim,
         promote_at_s=promote,
         purge_at_s=purge,
+        waiting=tuple((level, capset_of(line), depth) for level, line, depth in waiting),
+        due_soon=due_soon,
+        claimed=claimed,
+        service=tuple((level, runs, to_s(run_us / runs)) for level, runs, run_us in service if runs > 0),
+        room=room if room >= 0 else None,
     )
 
 

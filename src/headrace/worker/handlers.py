@@ -123,7 +123,9 @@ class Handlers:
     async def _handle(self, task: RunningTask) -> None:
         settlement = await self._run(task)
         if task.begun_monotonic_s is not None:
-            self._ahead.handled(time.monotonic() - task.begun_monotonic_s)
+            took_s = time.monotonic() - task.begun_monotonic_s
+            self._ahead.handled(took_s)
+            self._settler.ran(task.claimed.level, took_s)
         if settlement is None:
             self._forget(task)
         else:

@@ -224,11 +224,12 @@ class Processor:
         lane.sent_at_s = time.monotonic()
         try:
             if not claiming:
-                self.settler.answered(settlements, await self.queue.settle(settlements))
+                statuses = await self.queue.settle(settlements, self.settler.take_run_times())
+                self.settler.answered(settlements, statuses)
                 return None
             if settlements:
                 statuses, reply = await self.queue.settle_and_claim(
-                    settlements, self._worker, want, **self._claim_options(lane)
+                    settlements, self._worker, want, self.settler.take_run_times(), **self._claim_options(lane)
                 )
                 self.settler.answered(settlements, statuses)
             else:

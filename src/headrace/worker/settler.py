@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 import structlog
 
 from headrace.model.outcomes import Settlement, SettleStatus
-from headrace.queue.queue import MAX_TASKS_PER_CALL
+from headrace.queue.queue import MAX_TASKS_PER_CALL, RunTimes
 
 from .running import RunningTasks
 
@@ -26,6 +26,7 @@ class Settler:
         self._running = running
         self._on_added = on_added
         self._waiting: list[Settlement] = []
+        self._ran_s: dict[str, tuple[int, float]] = {}
 
     @property
     def has_some(self) -> bool:
@@ -40,6 +41,16 @@ class Settler:
         """What goes out now. Follow with `answered` or `put_back`."""
         taken, self._waiting = self._waiting[:MAX_TASKS_PER_CALL], self._waiting[MAX_TASKS_PER_CALL:]
         return taken
+
+    def ran(self, level: str, seconds: float) -> None:
+        """A handler of this level has ended after this time."""
+        runs, total_s = self._ran_s.get(level, (0, 0.0))
+        self._ran_s[level] = (runs + 1, total_s + seconds)
+
+    def take_run_times(self) -> RunTimes:
+        """What was measured since the last time. If it gets lost on the way, the next ones serve as well."""
+        taken, self._ran_s = self._ran_s, {}
+        return [part for level, (runs, total_s) in taken.items() for part in (level, runs, round(total_s * 1e6))]
 
     def put_back(self, settlements: Sequence[Settlement]) -> None:
         """Redis did not answer: keep them for the next try. Sending one twice does no harm."""

@@ -18,6 +18,7 @@ redis.call('ZCARD', leases_key)
 redis.call('ZCARD', workers_key)
 redis.call('ZCARD', dead_workers_key)
 
+local INFO_HOST = 8   -- where the host's name is among the fields and values of `info`
 local key = key_of('worker', request.worker)
 local state = redis.call('HGET', key, 'state')
 
@@ -54,8 +55,14 @@ if request.status == 'stopped' then
   return answer('ok', now_us, true, lost, cancelled)
 end
 
-if not state then redis.call('HSET', key, 'load', 0, 'idle_since_us', now_us, 'registered_us', now_us) end
 local draining = state == 'draining' or request.status == 'draining'
+if not state then
+  redis.call('HSET', key, 'load', 0, 'idle_since_us', now_us, 'registered_us', now_us)
+  -- While pods are taken away, one that takes the place of another must not take on tasks: it may be the next to go.
+  local deployment = string.match(request.info[INFO_HOST] or '', '^(.+)%-[^-]+%-[^-]+$')
+  local held_until_us = deployment and redis.call('HGET', config_key, 'held:' .. deployment)
+  if held_until_us and now_us < tonumber(held_until_us) then draining = true end
+end
 redis.call('HSET', key, 'state', draining and 'draining' or 'active', 'heartbeat_us', now_us, unpack(request.info))
 if not draining then redis.call('HDEL', key, 'parked') end   -- from a drain that its death has ended
 redis.call('ZADD', workers_key, now_us, request.worker)

@@ -1,12 +1,14 @@
 #!lua flags=no-writes
 -- pulse: what an operator has to know every second: what is due, what waits, and who works.
 --
--- ARGV[1]  {}
+-- ARGV[1]  {soon_us}
 -- Answer   {'ok', now_us, paused, {{level, depth, oldest_us or 0}, ...}, {executing, delayed, dead},
 --           {{worker, state, load, capacity, parked, host, idle_since_us}, ...} of live workers, dead workers,
 --           completed last minute, failed last minute, promoted since the queue exists,
---           {forward_us, reclaim_us, promote_us, purge_us}}
---          the last four say when each of them has something to do; 0 when it has nothing
+--           {forward_us, reclaim_us, promote_us, purge_us},
+--           {{level, line, depth}, ...} of what waits, delayed tasks due within soon_us, claims since the queue
+--           exists, {{level, runs, run_us}, ...} of handlers that ended lately, the bell's room or -1}
+--          the four moments say when each of them has something to do; 0 when it has nothing
 --          {'unknown_queue'}
 --
 -- Bounded by levels x lines and by workers; unlike `stats` it reads no samples.
@@ -44,12 +46,21 @@ end
 local purge_us = sooner(first_us(finished_key, 0), first_us(dead_workers_key, DEAD_WORKER_KEPT_US))
 if config.dead_retention_us > 0 then purge_us = sooner(purge_us, first_us(dead_key, config.dead_retention_us)) end
 
+local service = {}
+for _, level in ipairs(config.level_names) do
+  local ran = redis.call('HMGET', key_of('service', level), 'runs', 'run_us')
+  if ran[1] then service[#service + 1] = {level, tonumber(ran[1]), tonumber(ran[2])} end
+end
+
 local completed, failed = last_minute()
-return answer('ok', now_us, paused, waiting_levels(),
+local levels, by_line = waiting_levels()
+return answer('ok', now_us, paused, levels,
   {redis.call('ZCARD', leases_key), redis.call('ZCARD', delayed_key), redis.call('ZCARD', dead_key)},
   workers, redis.call('ZCARD', dead_workers_key), completed, failed, promoted, {
     first_us(delayed_key, 0),
     sooner(first_us(leases_key, 0), first_us(workers_key, config.worker_dead_after_us)),
     promote_us,
     purge_us,
-  })
+  }, by_line, redis.call('ZCOUNT', delayed_key, '-inf', text(now_us + request.soon_us)),
+  tonumber(redis.call('HGET', stats_key, 'claimed') or 0), service,
+  tonumber(redis.call('HGET', config_key, 'room') or -1))

@@ -1,7 +1,9 @@
 #!lua flags=allow-oom
 -- settle: what became of leased tasks. Each row is judged by its fencing token, on its own.
 --
--- ARGV[1]  {random, rows = {{id, token, outcome, body, after_s}, ...}}
+-- ARGV[1]  {random, rows = {{id, token, outcome, body, after_s}, ...}, ran = {level, runs, run_us, the next three, ...}}
+--          ran  how many handlers have ended, and how long they took in all, as their worker measured it: tasks that
+--               were claimed ahead of their time have waited for a part of their lease
 --          outcome 'completed'    body = result as JSON
 --                  'failed'       body = error as JSON; for good, no retry
 --                  'retry'        body = error as JSON; without after_s, after the queue's backoff
@@ -24,6 +26,8 @@ local needed = {'result_retention_us', 'events_max'}
 if not is_defined then return answer('unknown_queue') end
 check_types()
 redis.call('LLEN', latencies_key)
+local ran = request.ran or {}
+for at = 1, #ran, 3 do redis.call('HLEN', key_of('service', ran[at])) end
 
 local LAST_SAMPLE = '999'
 local SAMPLES_PER_CALL = 20
@@ -103,6 +107,16 @@ remove_all(leases_key, settled_ids)
 if #samples > 0 then
   redis.call('LPUSH', latencies_key, unpack(samples))
   redis.call('LTRIM', latencies_key, '0', LAST_SAMPLE)
+end
+-- Halved when they are many: the mean follows what tasks have become, and a single one does not sway it.
+local RUNS_REMEMBERED = 1000
+for at = 1, #ran, 3 do
+  local key = key_of('service', ran[at])
+  local runs = redis.call('HINCRBY', key, 'runs', text(ran[at + 1]))
+  local run_us = redis.call('HINCRBY', key, 'run_us', text(ran[at + 2]))
+  if runs > RUNS_REMEMBERED then
+    redis.call('HSET', key, 'runs', text(math.floor(runs / 2)), 'run_us', text(math.floor(run_us / 2)))
+  end
 end
 update_released_workers()
 wake_idle_workers()

@@ -20,5 +20,5 @@ end
 local completed, failed = last_minute()
 local places = {redis.call('ZCARD', leases_key), redis.call('ZCARD', delayed_key), redis.call('ZCARD', dead_key),
   redis.call('ZCARD', finished_key)}
-return answer('ok', now_us, waiting_levels(), places, workers, redis.call('ZCARD', dead_workers_key),
+return answer('ok', now_us, (waiting_levels()), places, workers, redis.call('ZCARD', dead_workers_key),
   redis.call('HGETALL', stats_key), completed, failed, redis.call('LRANGE', latencies_key, 0, -1), paused)

@@ -42,7 +42,23 @@ local function wake_everyone()
   for _ = redis.call('LLEN', key) + 1, redis.call('ZCARD', workers_key) do redis.call('RPUSH', key, '1') end
 end
 
+-- An operator that scales workers leaves word how many more tasks may come to wait before it wants to know
+-- (`bell.lua`). Whoever brings one too many takes the word away and rings: a burst is one message.
+local function ring_for_workers()
+  local brought = 0
+  for _, tasks in pairs(made_ready) do brought = brought + tasks end
+  local room = brought > 0 and redis.call('HGET', config_key, 'room')
+  if not room then return end
+  if brought > tonumber(room) then
+    redis.call('HDEL', config_key, 'room')
+    redis.call('PUBLISH', prefix .. 'bell', now_text)
+  else
+    redis.call('HINCRBY', config_key, 'room', text(-brought))
+  end
+end
+
 local function wake_idle_workers()
+  ring_for_workers()
   for line, tasks in pairs(made_ready) do wake(line, tasks) end
   -- An idle worker sleeps until the earliest due time it knows of; one of them must hear of a sooner one.
   if sooner_due then wake('', 1) end
