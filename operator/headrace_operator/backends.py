@@ -9,6 +9,7 @@ from pathlib import Path
 
 import msgspec
 
+from headrace.queue.bells import Bells
 from headrace.queue.connection import Connection
 from headrace.queue.settings import RedisSettings
 from headrace.queue.transport import Transport
@@ -25,7 +26,12 @@ class Backend:
         self.settings = settings
         self.connection = Connection(settings)
         self.transport = Transport(self.connection)
+        self.bells = Bells(self.connection)
         self.users: set[object] = set()
+
+    async def aclose(self) -> None:
+        await self.bells.aclose()
+        await self.connection.aclose()
 
 
 class Backends:
@@ -62,7 +68,7 @@ class Backends:
         backend.users.discard(user)
         if not backend.users:
             self._backends.pop(backend.settings, None)
-            task = asyncio.create_task(backend.connection.aclose())
+            task = asyncio.create_task(backend.aclose())
             self._closing.add(task)
             task.add_done_callback(self._closing.discard)
 
@@ -76,5 +82,5 @@ class Backends:
     async def aclose(self) -> None:
         """Close all of them."""
         backends, self._backends = list(self._backends.values()), {}
-        await asyncio.gather(*(backend.connection.aclose() for backend in backends), *self._closing)
+        await asyncio.gather(*(backend.aclose() for backend in backends), *self._closing)
         self._certificates.cleanup()

@@ -167,10 +167,10 @@ class Operator:
         elif key.kind != "WorkerPool" and (pool := pool_of(body)) is not None:
             self._work.add(Key("WorkerPool", key.namespace, pool))
 
-    def _add_pools_of(self, namespace: str, taskqueue: str, after_s: float = 0.0) -> None:
+    def _add_pools_of(self, namespace: str, taskqueue: str) -> None:
         for pool in self._store.all("WorkerPool", namespace):
             if taskqueue in ((pool.get("spec") or {}).get("queues") or []):
-                self._work.add(Key("WorkerPool", namespace, pool["metadata"]["name"]), after_s)
+                self._work.add(Key("WorkerPool", namespace, pool["metadata"]["name"]))
 
     def _bury(self, body: Body) -> None:
         now_s = time.monotonic()
@@ -243,7 +243,7 @@ class Operator:
     def _figures_changed(self, place: Place) -> None:
         namespace, name = place
         self._work.add(Key("TaskQueue", namespace, name), _FIGURES_S)
-        self._add_pools_of(namespace, name, after_s=0.2)
+        self._add_pools_of(namespace, name)
 
 
 def _seen(store: Store, kind: Kind) -> Any:

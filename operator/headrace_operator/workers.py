@@ -8,8 +8,6 @@ from dataclasses import dataclass, field
 from headrace.model.figures import Pulse, WorkerPulse
 from headrace.model.states import WorkerState
 
-from .controllers.keeper import Keeper
-
 
 @dataclass
 class PodWork:
@@ -19,6 +17,18 @@ class PodWork:
 
     def in_queue(self, queue: str) -> list[WorkerPulse]:
         return [worker for name, worker in self.rows if name == queue]
+
+    def executing_in(self, queue: str) -> float:
+        """Slots that this queue's tasks have. A worker may hold more tasks than it has slots, see decision 0010."""
+        held = sum(worker.load for _, worker in self.rows)
+        slots = max((worker.capacity for _, worker in self.rows), default=0)
+        share = min(1.0, slots / held) if held else 0.0
+        return share * sum(worker.load for worker in self.in_queue(queue))
+
+    @property
+    def is_known(self) -> bool:
+        """Whether any queue has heard of it."""
+        return bool(self.rows)
 
     @property
     def is_busy(self) -> bool:
@@ -30,26 +40,19 @@ class PodWork:
 
     @property
     def is_idle(self) -> bool:
-        return bool(self.rows) and not self.is_busy and not self.is_draining
+        """It could take on a task, and has none."""
+        return self.is_known and not self.is_busy and not self.is_draining
 
     @property
     def is_parked(self) -> bool:
         """It has confirmed to every queue that it takes on nothing, and holds nothing."""
-        return bool(self.rows) and all(
+        return self.is_known and all(
             worker.state is WorkerState.DRAINING and worker.parked and worker.load == 0 for _, worker in self.rows
         )
 
 
-def work_by_pod(keepers: Sequence[Keeper]) -> dict[str, PodWork] | None:
-    """By pod name; None unless every queue answers: nothing is decided on half of what is going on."""
-    pulses = [(keeper.queue_name, keeper.pulse) for keeper in keepers if keeper.problem is None]
-    if len(pulses) < len(keepers) or any(pulse is None for _, pulse in pulses):
-        return None
-    return pods_at_work([(name, pulse) for name, pulse in pulses if pulse is not None])
-
-
 def pods_at_work(pulses: Sequence[tuple[str, Pulse]]) -> dict[str, PodWork]:
-    """The same from pulses."""
+    """By pod name."""
     found: dict[str, PodWork] = {}
     for queue, pulse in pulses:
         for worker in pulse.workers:

@@ -25,6 +25,7 @@ from headrace.model.errors import (
 )
 from headrace.model.figures import Pulse
 from headrace.model.states import WorkerState
+from headrace.queue.bells import Bells
 from headrace.queue.inspection import Inspector
 from headrace.queue.queue import Queue
 from headrace.queue.settings import RedisSettings
@@ -62,6 +63,7 @@ class Care:
     settings: RedisSettings
     queue: Queue
     keeper: Keeper
+    bells: Bells
     task: asyncio.Task[None] | None = None
     """The keeper at work: from the moment the queue is published."""
     published_at_s: float = 0.0
@@ -102,6 +104,10 @@ class TaskQueues:
         """The queue of this TaskQueue, if it is in force."""
         found = self._cared_for.get((namespace, name))
         return found if found is not None and found.is_published else None
+
+    def cares(self, namespace: str) -> list[Care]:
+        """The queues of this namespace that are in force."""
+        return [care for (place, _), care in self._cared_for.items() if place == namespace and care.is_published]
 
     async def reconcile(self, namespace: str, name: str) -> float | None:
         """Make the TaskQueue true; returns when to look again."""
@@ -254,7 +260,8 @@ class TaskQueues:
             raise
         queue = Queue(backend.transport, resource.tenant, resource.queue_name, epoch=self._epoch)
         keeper = Keeper(queue, Inspector(backend.transport, queue), lambda: self._changed(place))
-        care = Care(resource, settings, queue, keeper)
+        backend.bells.listen(queue.keys, keeper.ring)
+        care = Care(resource, settings, queue, keeper, backend.bells)
         self._cared_for[place] = care
         return care
 
@@ -316,6 +323,7 @@ class TaskQueues:
             care.task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await care.task
+        care.bells.ignore(care.queue.keys)
         self._backends.leave(care.resource.ref.uid)
 
     async def _report(self, body: Body, pulse: Pulse | None, conditions: list[Condition]) -> None:

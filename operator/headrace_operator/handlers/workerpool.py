@@ -1,12 +1,12 @@
-"""WorkerPool: a Deployment for each revision of its template, as many pods as are wanted, and none lost on the way.
+"""WorkerPool: a Deployment for each revision of its template, as many pods as are needed, and none lost on the way.
 
-A changed template starts new workers beside the old ones. Once those are ready, the old ones are asked to take on
-nothing more; each goes when it has finished what it has. A pool that shrinks gives up idle workers only.
+A changed template starts new workers beside the old ones. As those become ready, as many of the old ones are asked to
+take on nothing more; each goes when it has finished what it has. How many there shall be is the `Scaler`'s affair.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -14,24 +14,34 @@ import msgspec
 import structlog
 
 from headrace.model.errors import HeadraceError
-from headrace.queue.queue import Queue
 
-from ..kube import DEPLOYMENTS, PODS, SCALER, SERVICE_ACCOUNTS, ApiProblem, Kube
+from ..controllers.scaler import Outcome, Scaler, Sight
+from ..fleet import is_ready
+from ..kube import DEPLOYMENTS, SCALER, SERVICE_ACCOUNTS, ApiProblem, Kube
+from ..load import Sibling, sibling
 from ..manifests import deployment, revision_of, worker_template
 from ..reading import InvalidResource
 from ..reporting import Reporter
-from ..resources import POOL_LABEL, REVISION_LABEL, TaskQueueResource, WorkerPoolResource, common_backend
-from ..status import Condition, Problem, condition, merge_conditions, pod_problem, workerpool_status
+from ..resources import REVISION_LABEL, TaskQueueResource, WorkerPoolResource, common_backend
+from ..scaling import Decision, Reason
+from ..status import (
+    Condition,
+    Problem,
+    condition,
+    decision_status,
+    merge_conditions,
+    pod_problem,
+    workerpool_status,
+)
 from ..store import Body, Store
-from ..workers import PodWork, work_by_pod
 from .refusal import Refusal
 from .taskqueue import Care, TaskQueues
 
 RESYNC_S: Final = 60.0
 _BROKEN_RESYNC_S: Final = 5.0
+EVALUATE_S: Final = 2.0
+"""A pool that has or needs workers is looked at as often as this, whatever happens."""
 _SOON_S: Final = 0.5
-_DELETION_COST: Final = "controller.kubernetes.io/pod-deletion-cost"
-_FIRST_TO_GO: Final = "-1000"
 ALLOW_WORKERS: Final = "headrace.dev/allow-workers"
 
 _log = structlog.get_logger(__name__)
@@ -45,6 +55,7 @@ class WorkerPools:
         self._store = store
         self._reporter = reporter
         self._taskqueues = taskqueues
+        self._scalers: dict[tuple[str, str], Scaler] = {}
         self._applied: dict[str, tuple[bytes, int]] = {}
         """What was last applied to a Deployment, by its uid, and the generation it had then."""
 
@@ -52,6 +63,7 @@ class WorkerPools:
         """Make the WorkerPool true; returns when to look again."""
         body = self._store.get("WorkerPool", namespace, name)
         if body is None or body["metadata"].get("deletionTimestamp"):
+            self._forget(namespace, name)
             return None  # its Deployments go with it, and their pods drain as they are told to end
         try:
             pool = WorkerPoolResource.from_body(body)
@@ -69,11 +81,24 @@ class WorkerPools:
             queues = [care.resource for care in cares]
             _check_backend(pool, queues)
             await self._check_service_account(pool)
-            await self._make_true(body, pool, cares, queues)
+            return await self._make_true(body, pool, cares, queues)
         except Refusal as refusal:
             await self._report_refusal(body, refusal)
             return _BROKEN_RESYNC_S
-        return RESYNC_S
+
+    def _scaler(self, pool: WorkerPoolResource) -> Scaler:
+        place = (pool.ref.namespace, pool.ref.name)
+        known = self._scalers.get(place)
+        if known is None or known.uid != pool.ref.uid:
+            self._forget(*place)
+            known = self._scalers[place] = Scaler(self._kube, self._store, pool.ref.uid)
+        return known
+
+    def _forget(self, namespace: str, name: str) -> None:
+        scaler = self._scalers.pop((namespace, name), None)
+        if scaler is not None:
+            for care in self._taskqueues.cares(namespace):
+                care.keeper.forget_pool(scaler.uid)
 
     # ── what it stands on ────────────────────────────────────────────────────────────────────────────
 
@@ -115,28 +140,119 @@ class WorkerPools:
 
     async def _make_true(
         self, body: Body, pool: WorkerPoolResource, cares: Sequence[Care], queues: Sequence[TaskQueueResource]
-    ) -> None:
-        namespace, name = pool.ref.namespace, pool.ref.name
+    ) -> float:
         template = worker_template(pool, queues)
         revision = revision_of(template)
         deployments = self._own_deployments(pool)
-        work = work_by_pod([care.keeper for care in cares])
-        wanted = pool.replicas if pool.replicas is not None else pool.min_replicas
-        desired = pool.within_bounds(wanted)
-
+        scaler = self._scaler(pool)
         current = deployments.get(revision)
+        told = 0 if current is None else int(current["spec"].get("replicas", 1))
+        pods = self._pods(pool.ref.namespace, pool.ref.name)
+        sight = scaler.look(pool, cares, self._siblings(pool, cares), pods, revision, told)
+
         if current is None:
-            start = 0 if pool.paused and deployments else desired
+            start = _first_size(pool, sight, scaler.recent_need(pool) if deployments else 0)
+            start = 0 if pool.paused and deployments else start
             current = await self._apply(pool, deployment(pool, template, replicas=start))
             deployments[revision] = current
+            sight = scaler.look(pool, cares, self._siblings(pool, cares), pods, revision, start)
         elif self._is_outdated(current, manifest := deployment(pool, template)):
             current = deployments[revision] = await self._apply(pool, manifest)
-        if work is not None and not pool.paused:
-            await self._resize(current, desired, cares, work, self._pods(namespace, name, revision))
-            old = [found for key, found in deployments.items() if key != revision]
-            if old and _ready(current) >= desired:
-                await self._retire(old, cares, work)
-        await self._report(body, pool, revision, wanted, desired, work)
+        outcome = Outcome()
+        if sight is not None:
+            try:
+                outcome = await self._scale(body, pool, scaler, sight, current, deployments, cares)
+            except HeadraceError as error:
+                raise Refusal("BackendUnreachable", f"workers cannot be told to drain: {error}") from error
+        await self._report(body, pool, revision, sight)
+        if outcome.is_unfinished:
+            return _SOON_S
+        is_at_rest = pool.paused or (sight is not None and not pods and not sight.decision.replicas)
+        return RESYNC_S if is_at_rest else EVALUATE_S
+
+    async def _scale(
+        self,
+        body: Body,
+        pool: WorkerPoolResource,
+        scaler: Scaler,
+        sight: Sight,
+        current: Body,
+        deployments: dict[str, Body],
+        cares: Sequence[Care],
+    ) -> Outcome:
+        if pool.paused:
+            await scaler.let_work(sight, cares)
+            await scaler.leave_room(None, sight, cares, at_once=False)
+            return Outcome()
+        outcome = await scaler.resize(current, sight, cares)
+        # A queue that this pool does not serve any more need not ring for it.
+        for care in self._taskqueues.cares(pool.ref.namespace):
+            if care not in cares:
+                care.keeper.forget_pool(pool.ref.uid)
+        await scaler.leave_room(sight.decision.room, sight, cares, at_once=outcome.change > 0)
+        if outcome.change:
+            self._changed_by_us(current)
+            await self._tell(body, sight.decision, outcome)
+        await self._retire(scaler, sight, current, deployments, cares)
+        return outcome
+
+    async def _tell(self, body: Body, decision: Decision, outcome: Outcome) -> None:
+        before = decision.figures.replicas
+        metadata = body["metadata"]
+        _log.info(
+            "decision",
+            namespace=metadata["namespace"],
+            name=metadata["name"],
+            before=before,
+            replicas=before + outcome.change,
+            need=decision.need,
+            reason=decision.reason.value,
+            message=decision.message,
+            figures=msgspec.to_builtins(decision.figures),
+        )
+        what = "ScaledUp" if outcome.change > 0 else "ScaledDown"
+        await self._reporter.say(body, what, f"From {before} to {before + outcome.change} workers. {decision.message}")
+
+    async def _retire(
+        self,
+        scaler: Scaler,
+        sight: Sight,
+        current: Body,
+        deployments: dict[str, Body],
+        cares: Sequence[Care],
+    ) -> None:
+        """Let workers of former revisions go, one for each new one that is ready."""
+        taking_over = sum(pod.is_ready or pod.work.is_parked for pod in sight.current)
+        keep = max(0, sight.decision.replicas - taking_over)
+        for found in deployments.values():
+            if found is current:
+                continue
+            metadata = found["metadata"]
+            if await scaler.retire(found, keep, sight, cares):
+                await self._kube.delete(DEPLOYMENTS, metadata["namespace"], metadata["name"], uid=metadata["uid"])
+                self._applied.pop(metadata["uid"], None)
+                _log.info("a former revision is gone", namespace=metadata["namespace"], deployment=metadata["name"])
+            pods = sight.former.get(metadata["labels"][REVISION_LABEL], ())
+            keep = max(0, keep - sum(pod.takes_tasks for pod in pods))
+
+    def _siblings(self, pool: WorkerPoolResource, cares: Sequence[Care]) -> dict[str, list[Sibling]]:
+        """The other pools of each queue, by the queue's name in Redis."""
+        found: dict[str, list[Sibling]] = {}
+        for body in self._store.all("WorkerPool", pool.ref.namespace):
+            if body["metadata"]["uid"] == pool.ref.uid or body["metadata"].get("deletionTimestamp"):
+                continue
+            served = (body.get("spec") or {}).get("queues") or []
+            for care in cares:
+                if care.resource.ref.name in served:
+                    found.setdefault(care.queue.name, []).append(sibling(body))
+        return found
+
+    def _changed_by_us(self, found: Body) -> None:
+        """Our own change of the number of pods is no reason to apply the rest again."""
+        uid = found["metadata"]["uid"]
+        if uid in self._applied:
+            text, generation = self._applied[uid]
+            self._applied[uid] = (text, generation + 1)
 
     def _own_deployments(self, pool: WorkerPoolResource) -> dict[str, Body]:
         """By revision. What only carries our labels is not ours: the owner reference counts."""
@@ -184,129 +300,22 @@ class WorkerPools:
         self._store.put_own("Deployment", made)
         return made
 
-    async def _resize(
-        self, found: Body, desired: int, cares: Sequence[Care], work: Mapping[str, PodWork], pods: Sequence[Body]
-    ) -> None:
-        """Bring a Deployment to so many pods: up at once, down by idle workers only."""
-        replicas = found["spec"].get("replicas", 1)
-        if replicas > desired:
-            await self._shrink(found, replicas - desired, cares, work, pods, force=False)
-            return
-        await self._take_back(pods, cares, work)
-        if replicas < desired:
-            await self._scale(found, desired)
-
-    async def _take_back(self, pods: Sequence[Body], cares: Sequence[Care], work: Mapping[str, PodWork]) -> None:
-        """Workers that were asked to go, and are wanted after all: a pool that is changed back has some."""
-        wanted = [
-            pod for pod in pods if not pod["metadata"].get("deletionTimestamp") and _work_of(pod, work).is_draining
-        ]
-        for pod in wanted:
-            if _DELETION_COST in (pod["metadata"].get("annotations") or {}):
-                await self._annotate(pod, None)
-        await self._steer(wanted, cares, work, lambda queue, workers: queue.undrain(workers))
-
-    async def _retire(self, old: Sequence[Body], cares: Sequence[Care], work: Mapping[str, PodWork]) -> None:
-        """Have the workers of former revisions finish what they have, and go."""
-        for found in old:
-            metadata = found["metadata"]
-            replicas = found["spec"].get("replicas", 1)
-            labels = metadata["labels"]
-            pods = self._pods(metadata["namespace"], labels[POOL_LABEL], labels[REVISION_LABEL])
-            if replicas > 0:
-                await self._shrink(found, replicas, cares, work, pods, force=True)
-            elif not pods and not (found.get("status") or {}).get("replicas"):
-                await self._kube.delete(DEPLOYMENTS, metadata["namespace"], metadata["name"], uid=metadata["uid"])
-                self._applied.pop(metadata["uid"], None)
-                _log.info("a former revision is gone", namespace=metadata["namespace"], deployment=metadata["name"])
-
-    async def _shrink(
-        self,
-        found: Body,
-        too_many: int,
-        cares: Sequence[Care],
-        work: Mapping[str, PodWork],
-        pods: Sequence[Body],
-        *,
-        force: bool,
-    ) -> None:
-        """Take away up to ``too_many`` pods whose workers are parked, and ask others to park.
-
-        A parked worker has said itself that it takes on nothing more, and holds nothing. Its pod is unready by then,
-        and has the lowest deletion cost: so these are the ones that the ReplicaSet removes.
-        """
-        alive = [pod for pod in pods if not pod["metadata"].get("deletionTimestamp")]
-        parked = [pod for pod in alive if _work_of(pod, work).is_parked or _never_began(pod, work)][:too_many]
-        missing = too_many - len(parked)
-        others = [pod for pod in alive if pod not in parked and not _work_of(pod, work).is_draining]
-        draining = sum(_work_of(pod, work).is_draining for pod in alive if pod not in parked)
-        if not force:
-            others = [pod for pod in others if _work_of(pod, work).is_idle][: max(0, missing - draining)]
-        await self._steer(others, cares, work, lambda queue, workers: queue.drain(workers, force=force))
-        if not parked:
-            return
-        for pod in parked:
-            if (pod["metadata"].get("annotations") or {}).get(_DELETION_COST) != _FIRST_TO_GO:
-                await self._annotate(pod, _FIRST_TO_GO)
-        await self._scale(found, found["spec"].get("replicas", 1) - len(parked))
-
-    async def _annotate(self, pod: Body, deletion_cost: str | None) -> None:
-        metadata = pod["metadata"]
-        patch = {"metadata": {"annotations": {_DELETION_COST: deletion_cost}, "uid": metadata["uid"]}}
-        try:
-            await self._kube.merge(PODS, metadata["namespace"], metadata["name"], patch)
-        except ApiProblem as problem:
-            if not (problem.is_missing or problem.is_conflict):  # it has gone meanwhile
-                raise
-
-    async def _steer(
-        self,
-        pods: Sequence[Body],
-        cares: Sequence[Care],
-        work: Mapping[str, PodWork],
-        steer: Callable[[Queue, list[str]], Awaitable[object]],
-    ) -> None:
-        """Tell these pods' workers something, in each of their queues."""
-        for care in cares:
-            workers = [worker.worker for pod in pods for worker in _work_of(pod, work).in_queue(care.queue.name)]
-            if workers:
-                try:
-                    await steer(care.queue, workers)
-                except HeadraceError as error:
-                    raise Refusal("BackendUnreachable", f"workers cannot be told to drain: {error}") from error
-
-    async def _scale(self, found: Body, replicas: int) -> None:
-        """Only if nobody has been quicker: what was decided on is what is changed."""
-        metadata = found["metadata"]
-        patch = {"metadata": {"resourceVersion": metadata["resourceVersion"]}, "spec": {"replicas": replicas}}
-        try:
-            await self._kube.merge(DEPLOYMENTS, metadata["namespace"], metadata["name"], patch, "scale")
-        except ApiProblem as problem:
-            if not problem.is_conflict:
-                raise
-            return  # the change that came between is looked at next
-        _log.info("scaled", namespace=metadata["namespace"], deployment=metadata["name"], replicas=replicas)
-
     # ── saying how it is ─────────────────────────────────────────────────────────────────────────────
 
-    async def _report(
-        self,
-        body: Body,
-        pool: WorkerPoolResource,
-        revision: str,
-        wanted: int,
-        desired: int,
-        work: Mapping[str, PodWork] | None,
-    ) -> None:
+    async def _report(self, body: Body, pool: WorkerPoolResource, revision: str, sight: Sight | None) -> None:
         deployments = self._own_deployments(pool)
         pods = self._pods(pool.ref.namespace, pool.ref.name)
         current = deployments.get(revision)
-        ready = _ready(current) if current else 0
         former = sorted(key for key in deployments if key != revision)
+        old = body.get("status") or {}
+        desired = int(old.get("desiredReplicas", 0)) if sight is None else sight.decision.replicas
+        if pool.paused and current is not None:
+            desired = int(current["spec"].get("replicas", 1))
+        problem = pod_problem([current] if current else [], pods)
         conditions = [
-            _ready_condition(desired, ready, pod_problem([current] if current else [], pods), paused=pool.paused),
-            _scaling_active(pool, work is not None),
-            _scaling_limited(pool, wanted, desired),
+            _ready_condition(desired, _ready(pods, revision), _set_aside(sight), problem, paused=pool.paused),
+            _scaling_active(pool, sight is not None),
+            _scaling_limited(sight, problem),
             condition("Draining", True, "FormerRevision", f"Workers of revision {', '.join(former)} finish their tasks")
             if former
             else condition("Draining", False, "NotDraining", "No worker is being replaced"),
@@ -314,21 +323,22 @@ class WorkerPools:
             if pool.paused
             else condition("Paused", False, "NotPaused", "Replicas are looked after"),
         ]
-        of_pods = [] if work is None else [_work_of(pod, work) for pod in pods]
-        old = body.get("status") or {}
+        now = datetime.now(UTC)
+        members = None if sight is None else [*sight.current, *(pod for each in sight.former.values() for pod in each)]
         status = workerpool_status(
             pool,
             old,
             desired=desired,
             revision=revision,
             revisions={
-                key: (int((found.get("status") or {}).get("replicas", 0)), _ready(found))
+                key: (int((found.get("status") or {}).get("replicas", 0)), _ready(pods, key))
                 for key, found in deployments.items()
             },
-            busy=None if work is None else sum(each.is_busy for each in of_pods),
-            idle=None if work is None else sum(each.is_idle for each in of_pods),
-            draining=None if work is None else sum(each.is_draining for each in of_pods),
-            conditions=merge_conditions(old.get("conditions") or [], conditions, pool.generation, datetime.now(UTC)),
+            busy=None if members is None else sum(pod.work.is_busy for pod in members),
+            idle=None if members is None else sum(pod.work.is_idle for pod in members),
+            draining=None if members is None else sum(pod.work.is_draining for pod in members),
+            conditions=merge_conditions(old.get("conditions") or [], conditions, pool.generation, now),
+            decisions={} if sight is None else decision_status(old, sight.decision, now),
         )
         await self._reporter.report(body, status)
 
@@ -354,32 +364,34 @@ def _check_backend(pool: WorkerPoolResource, queues: Sequence[TaskQueueResource]
         raise Refusal("QueuesDisagree", str(error)) from error
 
 
-def _work_of(pod: Body, work: Mapping[str, PodWork]) -> PodWork:
-    return work.get(pod["metadata"]["name"], PodWork())
+def _first_size(pool: WorkerPoolResource, sight: Sight | None, recent_need: int) -> int:
+    """How many pods a new revision begins with: what is needed, and what was needed lately by the one before."""
+    if sight is None:
+        return pool.within_bounds(pool.min_replicas if pool.replicas is None else pool.replicas)
+    return max(sight.decision.replicas, min(recent_need, pool.max_replicas) if pool.replicas is None else 0)
 
 
-def _never_began(pod: Body, work: Mapping[str, PodWork]) -> bool:
-    """A pod that has no worker and is not ready holds nothing: it cannot start, or has only just been made."""
-    conditions = (pod.get("status") or {}).get("conditions") or []
-    is_ready = any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
-    return pod["metadata"]["name"] not in work and not is_ready
+def _ready(pods: Sequence[Body], revision: str) -> int:
+    return sum(
+        is_ready(pod)
+        for pod in pods
+        if pod["metadata"]["labels"].get(REVISION_LABEL) == revision and not pod["metadata"].get("deletionTimestamp")
+    )
 
 
-def _ready(found: Body) -> int:
-    status = found.get("status") or {}
-    if status.get("observedGeneration", 0) < found["metadata"]["generation"]:
-        return 0 if found["spec"].get("replicas", 1) else int(status.get("readyReplicas", 0))
-    return int(status.get("readyReplicas", 0))
+def _set_aside(sight: Sight | None) -> int:
+    """Workers that could work, and are not asked to: their pods are unready, as they should be."""
+    return 0 if sight is None else sum(pod.work.is_draining for pod in sight.current)
 
 
 def _is_owned_by(found: Body, uid: str) -> bool:
     return any(owner.get("uid") == uid for owner in found["metadata"].get("ownerReferences") or [])
 
 
-def _ready_condition(desired: int, ready: int, problem: Problem | None, *, paused: bool) -> Condition:
+def _ready_condition(desired: int, ready: int, set_aside: int, problem: Problem | None, *, paused: bool) -> Condition:
     if problem is not None:
         return condition("Ready", False, problem.reason, problem.message)
-    if ready < desired and not paused:
+    if ready + set_aside < desired and not paused:
         return condition("Ready", False, "WaitingForPods", f"{ready} of {desired} pods are ready")
     return condition("Ready", True, "PodsReady", "As many pods as are wanted are ready")
 
@@ -391,14 +403,23 @@ def _scaling_active(pool: WorkerPoolResource, is_reachable: bool) -> Condition:
         return condition(
             "ScalingActive", False, "BackendUnreachable", "Redis does not answer: no replica is changed meanwhile"
         )
-    return condition("ScalingActive", True, "FixedSize", "The number of pods follows spec.replicas or spec.minReplicas")
+    if pool.replicas is not None:
+        message = "The number of pods is spec.replicas; remove it to have it follow the load"
+        return condition("ScalingActive", True, "FixedSize", message)
+    return condition("ScalingActive", True, "FollowsLoad", "The number of pods follows what is in the queues")
 
 
-def _scaling_limited(pool: WorkerPoolResource, wanted: int, desired: int) -> Condition:
-    if wanted > desired:
-        message = f"{wanted} replicas are wanted and spec.maxReplicas is {pool.max_replicas}; raise it to have more"
-        return condition("ScalingLimited", True, "AtMaximum", message)
-    if wanted < desired:
-        message = f"{wanted} replicas are wanted and spec.minReplicas is {pool.min_replicas}; lower it to have fewer"
-        return condition("ScalingLimited", True, "AtMinimum", message)
+def _scaling_limited(sight: Sight | None, problem: Problem | None) -> Condition:
+    if problem is not None:
+        return condition("ScalingLimited", True, problem.reason, problem.message)
+    if sight is not None:
+        decision, figures = sight.decision, sight.decision.figures
+        if decision.reason is Reason.AT_MAXIMUM:
+            message = f"{decision.message}; raise it to have more"
+            return condition("ScalingLimited", True, "AtMaximum", message)
+        # A pool that follows the load is at its minimum whenever there is little to do: no news.
+        if decision.reason is Reason.AT_MINIMUM and figures.fixed_replicas is not None:
+            return condition("ScalingLimited", True, "AtMinimum", f"{decision.message}; lower it to have fewer")
+        if decision.reason is Reason.STEP_LIMITED:
+            return condition("ScalingLimited", True, "StepLimited", decision.message)
     return condition("ScalingLimited", False, "WithinBounds", "Between minReplicas and maxReplicas")

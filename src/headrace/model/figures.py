@@ -104,6 +104,11 @@ class Pulse(msgspec.Struct, frozen=True, kw_only=True):
     room: int | None = None
     """How many more tasks may come to wait before the bell rings; None: it will not ring."""
 
+    @property
+    def depth(self) -> int:
+        """Ready tasks over all levels."""
+        return sum(depth for _, depth, _ in self.levels)
+
     def is_due(self, moment_s: float | None) -> bool:
         """Whether this moment has come."""
         return moment_s is not None and moment_s <= self.at_s

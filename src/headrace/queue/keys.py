@@ -111,6 +111,10 @@ class QueueKeys:
         return f"{self.prefix}wake-worker:{worker}"
 
 
+BELL_CHANNELS = "hr:{*}:bell"
+"""A pattern for the bells of all queues."""
+
+
 def queue_names_key(tenant: str) -> str:
     """The set of a tenant's queue names."""
     return f"hr:{{{check_name('tenant', tenant)}}}:queues"

@@ -24,26 +24,32 @@ class Subscription:
     whoever reads them also has a slower, certain way (a heartbeat, a second look at the task).
     """
 
-    def __init__(self, connection: Connection, *channels: str) -> None:
+    def __init__(self, connection: Connection, *channels: str, are_patterns: bool = False) -> None:
         self._connection = connection
         self._channels = channels
+        self._are_patterns = are_patterns
 
     async def messages(self) -> AsyncIterator[str | None]:
         """Each message as text; None whenever the subscription (re)starts and some may have been missed."""
+        async for received in self.received():
+            yield None if received is None else received[1]
+
+    async def received(self) -> AsyncIterator[tuple[str, str] | None]:
+        """The same with the channel before the text."""
         pause_s = 0.1
         while True:
             client = self._connection.pubsub_client()
             pubsub = client.pubsub(ignore_subscribe_messages=True)
             try:
-                await pubsub.subscribe(*self._channels)
+                await (pubsub.psubscribe if self._are_patterns else pubsub.subscribe)(*self._channels)
                 pause_s = 0.1
                 yield None
                 while True:
                     message = await pubsub.get_message(timeout=_PING_EVERY_S)
                     if message is None:
                         await pubsub.ping()  # finds out about a peer that is gone without a word
-                    elif message["type"] == "message":
-                        yield message["data"].decode()
+                    elif message["type"] in ("message", "pmessage"):
+                        yield message["channel"].decode(), message["data"].decode()
             except DRIVER_ERRORS as error:
                 _log.warning("subscription interrupted", channels=self._channels, error=str(error))
                 await asyncio.sleep(random.uniform(0, pause_s))
