@@ -19,12 +19,13 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final, Literal
 
-from headrace.model.config import MAX_DURATION_S, QueueConfig
+from headrace.model.config import MAX_DURATION_S, MAX_LEVELS, QueueConfig
 
 from .pod_template import read_template
 from .queue_config import read_queue_config
 from .reading import InvalidResource, Part, Ref, object_name, own_name, read_identity, shown
 from .redis_reference import RedisReference, read_redis_reference, redis_difference
+from .scaling import StepLimit
 
 API_VERSION: Final = "headrace.dev/v1alpha1"
 POOL_LABEL: Final = "headrace.dev/pool"
@@ -37,6 +38,9 @@ MAX_CONCURRENCY: Final = 1_000
 MAX_CAPABILITIES: Final = 16
 MAX_REPLICAS: Final = 1_000
 MAX_GRACE_SECONDS: Final = 86_400
+MAX_WEIGHT: Final = 1_000
+MAX_BACKLOG_PER_WORKER: Final = 1_000_000
+MAX_STEP_SECONDS: Final = 86_400
 
 DeletionPolicy = Literal["Retain", "Purge"]
 PullPolicy = Literal["Always", "IfNotPresent", "Never"]
@@ -105,6 +109,13 @@ class WorkerPoolResource:
     """As somebody fixed it, perhaps outside of the bounds: see `within_bounds`."""
     idle_seconds: float
     target_drain_seconds: float
+    level_targets_s: Mapping[str, float] = field(hash=False)
+    """By level, where it differs from ``target_drain_seconds``."""
+    backlog_per_worker: float
+    weight: int
+    """Its part of a queue that other pools serve as well."""
+    scale_up_limit: StepLimit | None
+    scale_down_limit: StepLimit | None
     grace_seconds: int | None
     """None: derived from the queues."""
     paused: bool
@@ -135,6 +146,7 @@ class WorkerPoolResource:
             raise InvalidResource(
                 "spec.minReplicas", f"is {minimum}, above maxReplicas ({maximum}); change one of them"
             )
+        concurrency = spec.whole("concurrency", 1, MAX_CONCURRENCY) or 5
         return cls(
             ref=identity.ref,
             generation=identity.generation,
@@ -143,13 +155,18 @@ class WorkerPoolResource:
             image=_image(spec),
             image_pull_policy=spec.choice("imagePullPolicy", _PULL_POLICIES) or "IfNotPresent",
             tasks=_tasks(spec),
-            concurrency=spec.whole("concurrency", 1, MAX_CONCURRENCY) or 5,
+            concurrency=concurrency,
             capabilities=_capabilities(spec),
             min_replicas=minimum,
             max_replicas=maximum,
             replicas=spec.whole("replicas", 0, MAX_REPLICAS),
-            idle_seconds=_seconds(spec, "idleSeconds", 120.0, may_be_zero=True),
-            target_drain_seconds=_seconds(spec, "targetDrainSeconds", 30.0, may_be_zero=False),
+            idle_seconds=_up_to(spec, "idleSeconds", MAX_DURATION_S, 120.0, may_be_zero=True),
+            target_drain_seconds=_up_to(spec, "targetDrainSeconds", MAX_DURATION_S, 30.0),
+            level_targets_s=_level_targets(spec),
+            backlog_per_worker=_up_to(spec, "backlogPerWorker", MAX_BACKLOG_PER_WORKER, 10.0 * concurrency),
+            weight=spec.whole("weight", 1, MAX_WEIGHT) or 1,
+            scale_up_limit=_step_limit(spec, "scaleUpLimit"),
+            scale_down_limit=_step_limit(spec, "scaleDownLimit"),
             grace_seconds=spec.whole("graceSeconds", 0, MAX_GRACE_SECONDS),
             paused=spec.flag("paused") or False,
             template=read_template(spec.part("template")),
@@ -231,11 +248,35 @@ def _capabilities(spec: Part) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _seconds(spec: Part, key: str, default_s: float, *, may_be_zero: bool) -> float:
-    value_s = spec.number(key)
-    if value_s is None:
-        return default_s
-    if value_s < 0 or value_s > MAX_DURATION_S or (value_s == 0 and not may_be_zero):
+def _level_targets(spec: Part) -> dict[str, float]:
+    entries = spec.parts("levelTargets") or []
+    if len(entries) > MAX_LEVELS:
+        raise InvalidResource("spec.levelTargets", f"has {len(entries)} entries; at most {MAX_LEVELS} are allowed")
+    targets_s: dict[str, float] = {}
+    for entry in entries:
+        level = own_name(entry.at("level"), entry.required_text("level"))
+        if level in targets_s:
+            raise InvalidResource(entry.at("level"), f"{shown(level)} appears twice; keep one")
+        targets_s[level] = entry.required("targetDrainSeconds", _positive(entry, "targetDrainSeconds", MAX_DURATION_S))
+    return targets_s
+
+
+def _step_limit(spec: Part, key: str) -> StepLimit | None:
+    if key not in spec:
+        return None
+    limit = spec.part(key)
+    pods = limit.required("pods", limit.whole("pods", 1, MAX_REPLICAS))
+    return StepLimit(pods, _up_to(limit, "seconds", MAX_STEP_SECONDS, 60.0))
+
+
+def _up_to(part: Part, key: str, most: float, default: float, *, may_be_zero: bool = False) -> float:
+    value = _positive(part, key, most, may_be_zero=may_be_zero)
+    return default if value is None else value
+
+
+def _positive(part: Part, key: str, most: float, *, may_be_zero: bool = False) -> float | None:
+    value = part.number(key)
+    if value is not None and (value < 0 or value > most or (value == 0 and not may_be_zero)):
         least = "at least" if may_be_zero else "above"
-        raise InvalidResource(spec.at(key), f"is {value_s:g}; it must be {least} 0 and at most {MAX_DURATION_S:g}")
-    return value_s
+        raise InvalidResource(part.at(key), f"is {value:g}; it must be {least} 0 and at most {most:.10g}")
+    return value

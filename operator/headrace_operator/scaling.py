@@ -42,8 +42,8 @@ class LevelLoad(msgspec.Struct, frozen=True, kw_only=True):
     level: str
     waiting: float
     """Tasks that could begin now, or when a new worker could be there: this pool's share of them."""
-    service_s: float | None
-    """How long such tasks take; None while nothing is known of that."""
+    service_s: float | None = None
+    """How long such tasks take; None while nothing is known of that. An API server may drop what is null."""
     target_s: float
 
 

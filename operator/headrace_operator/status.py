@@ -13,15 +13,22 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from types import MappingProxyType
 from typing import Any, Final, Literal
+
+import msgspec
 
 from headrace.model.config import QueueConfig
 
 from .resources import POOL_LABEL, TaskQueueResource, WorkerPoolResource
+from .scaling import Decision
 
 MAX_MESSAGE_CHARS: Final = 1024
 """Kubernetes takes 32,768; but nobody reads that much, and what a container said may be of any length."""
 
+MAX_RECENT_DECISIONS: Final = 10
+
+_NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 _REASON: Final = re.compile(r"[A-Z][A-Za-z0-9]{0,63}")
 _CONDITION_STATUSES: Final[dict[bool | None, Literal["True", "False", "Unknown"]]] = {
     True: "True",
@@ -209,16 +216,18 @@ def workerpool_status(
     idle: int | None,
     draining: int | None,
     conditions: Sequence[Mapping[str, Any]],
+    decisions: Mapping[str, Any] = _NOTHING,
 ) -> dict[str, Any]:
     """The whole status of a WorkerPool, with conditions as `merge_conditions` returns them.
 
     ``revisions`` has how many pods there are of each, and how many of those are ready. Who is busy is known by Redis
-    only: None keeps the last number.
+    only: None keeps the last number. ``decisions`` is what `decision_status` returns; without it, the old ones stay.
     """
     told_by_redis = {"busy": busy, "idle": idle, "draining": draining}
     return {
         **(old or {}),
         **{key: count for key, count in told_by_redis.items() if count is not None},
+        **decisions,
         "observedGeneration": resource.generation,
         "conditions": list(conditions),
         "desiredReplicas": desired,
@@ -230,6 +239,28 @@ def workerpool_status(
             {"revision": name, "replicas": replicas, "ready": ready}
             for name, (replicas, ready) in sorted(revisions.items())
         ],
+    }
+
+
+def decision_status(old: Mapping[str, Any] | None, decision: Decision, now: datetime) -> dict[str, Any]:
+    """The fields of a WorkerPool's status that tell of decisions: the last one, and those that changed something.
+
+    A decision is made every second, and most say what the one before said. Only one that says something new is put
+    down: another number, or another reason. One that asks again for a change that is still under way does not.
+    """
+    last = _inner(old or {}, "lastDecision")
+    recent = _objects((old or {}).get("recentDecisions"))
+    before, after = decision.figures.replicas, decision.replicas
+    step = {"from": before, "replicas": after}
+    is_change = before != after and any(last.get(key) != value for key, value in step.items())
+    if last and not is_change and last.get("reason") == decision.reason:
+        return {"lastDecision": last, "recentDecisions": recent}
+    reason, message = decision.reason.value, _shortened(decision.message, MAX_MESSAGE_CHARS)
+    told = {"time": rfc3339(now), **step, "reason": reason, "message": message}
+    return {
+        # All of its inputs are there, also those that are None: as a merge patch, they remove what stood there.
+        "lastDecision": told | {"need": decision.need, "inputs": msgspec.to_builtins(decision.figures)},
+        "recentDecisions": [told, *recent][:MAX_RECENT_DECISIONS] if is_change else recent,
     }
 
 

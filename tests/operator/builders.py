@@ -6,6 +6,7 @@ from typing import Any
 
 from headrace_operator.redis_reference import RedisReference
 from headrace_operator.resources import TaskQueueResource, WorkerPoolResource
+from headrace_operator.scaling import Figures, LevelLoad, QueueLoad
 
 
 def metadata(name: str) -> dict[str, Any]:
@@ -48,6 +49,29 @@ def pool(name: str = "workers", **spec: Any) -> WorkerPoolResource:
 
 def reference(**redis: Any) -> RedisReference:
     return queue(redis=redis).redis
+
+
+def level_load(name: str = "high", **changes: Any) -> LevelLoad:
+    usual: dict[str, Any] = {"waiting": 0.0, "service_s": 10.0, "target_s": 30.0}
+    return LevelLoad(level=name, **usual | changes)
+
+
+def queue_load(*levels: LevelLoad, **changes: Any) -> QueueLoad:
+    usual: dict[str, Any] = {"queue": "orders", "service_s": 10.0, "target_s": 30.0}
+    return QueueLoad(levels=levels, **usual | changes)
+
+
+def pool_figures(*queues: QueueLoad, **changes: Any) -> Figures:
+    """Of a pool without workers, with the defaults of the schema."""
+    usual: dict[str, Any] = {
+        "replicas": 0,
+        "concurrency": 5,
+        "min_replicas": 0,
+        "max_replicas": 10,
+        "idle_seconds": 120.0,
+        "backlog_per_worker": 50.0,
+    }
+    return Figures(queues=queues, **usual | changes)
 
 
 FULL_TEMPLATE: dict[str, Any] = {

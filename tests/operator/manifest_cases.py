@@ -842,6 +842,100 @@ WORKERPOOL_CASES = (
             "spec.targetDrainSeconds: Invalid value: 0: spec.targetDrainSeconds in body should be greater than 0"
         ),
     ),
+    Case(
+        "no weight",
+        workerpool(weight=0),
+        _workerpool_is("spec.weight: Invalid value: 0: spec.weight in body should be greater than or equal to 1"),
+    ),
+    Case(
+        "a weight that is a fraction",
+        workerpool(weight=0.5),
+        _workerpool_is(
+            'spec.weight: Invalid value: "number": spec.weight in body must be of type integer: "number"', _SKIPPED
+        ),
+    ),
+    Case(
+        "workers that are expected to do nothing",
+        workerpool(backlogPerWorker=0),
+        _workerpool_is(
+            "spec.backlogPerWorker: Invalid value: 0: spec.backlogPerWorker in body should be greater than 0"
+        ),
+    ),
+    Case(
+        "workers that are expected to do everything",
+        workerpool(backlogPerWorker=1_000_001),
+        _workerpool_is(
+            "spec.backlogPerWorker: Invalid value: 1000001: spec.backlogPerWorker in body should be less than or equal "
+            "to 1000000"
+        ),
+    ),
+    Case(
+        "a target for no level",
+        workerpool(levelTargets=[{"targetDrainSeconds": 5}]),
+        _workerpool_is("spec.levelTargets[0].level: Required value", _SKIPPED),
+    ),
+    Case(
+        "a level with no target",
+        workerpool(levelTargets=[{"level": "high"}]),
+        _workerpool_is("spec.levelTargets[0].targetDrainSeconds: Required value", _SKIPPED),
+    ),
+    Case(
+        "a level with two targets",
+        workerpool(levelTargets=[{"level": "high", "targetDrainSeconds": n} for n in (5, 6)]),
+        _workerpool_is('spec.levelTargets[1]: Duplicate value: {"level":"high"}'),
+    ),
+    Case(
+        "a target for a level in capitals",
+        workerpool(levelTargets=[{"level": "High", "targetDrainSeconds": 5}]),
+        _workerpool_is(_mismatch("spec.levelTargets[0].level", "High", _NAME_RULE)),
+    ),
+    Case(
+        "a level that shall begin at once",
+        workerpool(levelTargets=[{"level": "high", "targetDrainSeconds": 0}]),
+        _workerpool_is(
+            "spec.levelTargets[0].targetDrainSeconds: Invalid value: 0: spec.levelTargets[0].targetDrainSeconds in "
+            "body should be greater than 0"
+        ),
+    ),
+    Case(
+        "targets for too many levels",
+        workerpool(levelTargets=[{"level": f"l{n}", "targetDrainSeconds": 5} for n in range(33)]),
+        _workerpool_is("spec.levelTargets: Too many: 33: must have at most 32 items", _SKIPPED),
+    ),
+    Case(
+        "a limit without a number",
+        workerpool(scaleUpLimit={"seconds": 10}),
+        _workerpool_is("spec.scaleUpLimit.pods: Required value", _SKIPPED),
+    ),
+    Case(
+        "a limit that lets no worker in",
+        workerpool(scaleUpLimit={"pods": 0}),
+        _workerpool_is(
+            "spec.scaleUpLimit.pods: Invalid value: 0: spec.scaleUpLimit.pods in body should be greater than or equal "
+            "to 1"
+        ),
+    ),
+    Case(
+        "a limit within no time",
+        workerpool(scaleDownLimit={"pods": 1, "seconds": 0}),
+        _workerpool_is(
+            "spec.scaleDownLimit.seconds: Invalid value: 0: spec.scaleDownLimit.seconds in body should be greater "
+            "than 0"
+        ),
+    ),
+    Case(
+        "a limit within more than a day",
+        workerpool(scaleDownLimit={"pods": 1, "seconds": 86_401}),
+        _workerpool_is(
+            "spec.scaleDownLimit.seconds: Invalid value: 86401: spec.scaleDownLimit.seconds in body should be less "
+            "than or equal to 86400"
+        ),
+    ),
+    Case(
+        "a limit in percent",
+        workerpool(scaleUpLimit={"percent": 10, "pods": 1}),
+        _unknown("WorkerPool", "spec.scaleUpLimit.percent"),
+    ),
     # ── reaching out ─────────────────────────────────────────────────────────────────────────────────
     Case(
         "a folder of the node",

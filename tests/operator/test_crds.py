@@ -8,17 +8,22 @@ import re
 import secrets
 from collections.abc import Iterator
 from copy import deepcopy
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import yaml
 
 from headrace import QueueConfig
-from headrace.model.config import DEFAULT_LEVELS, MAX_LEVELS, Level, Promotion
+from headrace.model.config import DEFAULT_LEVELS, MAX_DURATION_S, MAX_LEVELS, Level, Promotion
 from headrace.model.names import MAX_NAME_CHARS
+from headrace_operator.scaling import Figures, StepLimit, decide
+from headrace_operator.status import MAX_RECENT_DECISIONS, decision_status
 from tests.cluster.lifecycle import Cluster
 from tests.cluster.problem import ClusterProblem
+from tests.operator.builders import level_load, pool_figures, queue_load
 from tests.operator.manifest_cases import API_VERSION, CASES, NAME, Case, taskqueue, workerpool
 from tests.support.kubernetes import Namespace
 
@@ -86,6 +91,11 @@ FULL_WORKERPOOL: dict[str, Any] = {
     "replicas": 3,
     "idleSeconds": 0,
     "targetDrainSeconds": 0.5,
+    "levelTargets": [{"level": "high", "targetDrainSeconds": 0.5}, {"level": "low", "targetDrainSeconds": 600}],
+    "backlogPerWorker": 0.5,
+    "weight": 3,
+    "scaleUpLimit": {"pods": 1000, "seconds": 0.5},
+    "scaleDownLimit": {"pods": 1, "seconds": 86400},
     "graceSeconds": 0,
     "paused": True,
     "template": {
@@ -137,6 +147,13 @@ _CONDITION = {
     "reason": "SecretIncomplete",
     "message": "Secret orders-redis has no key 'url'",
 }
+_DECISION = {
+    "time": "2030-01-31T12:00:00Z",
+    "from": 1,
+    "replicas": 3,
+    "reason": "Backlog",
+    "message": "3 workers are needed: 25 tasks wait, 0 execute",
+}
 FULL_STATUS: dict[str, dict[str, Any]] = {
     "taskqueues": {
         "observedGeneration": 3,
@@ -162,6 +179,8 @@ FULL_STATUS: dict[str, dict[str, Any]] = {
         "busy": 1,
         "idle": 1,
         "draining": 1,
+        "lastDecision": _DECISION | {"need": 3, "inputs": {"queues": [{"queue": "orders"}], "replicas": 1}},
+        "recentDecisions": [_DECISION],
         "selector": "headrace.dev/pool=orders",
         "revision": "0123abcd",
         "revisions": [{"revision": "0123abcd", "replicas": 3, "ready": 2}],
@@ -304,7 +323,7 @@ def test_every_rule_has_a_case_that_it_refuses(plural):
 def test_names_follow_the_rule_for_names(plural):
     names = {
         "taskqueues": {".tenant", ".queue", ".levels[].name", ".levels[].promoteTo", ".defaultLevel"},
-        "workerpools": {".queues[]", ".capabilities[]"},
+        "workerpools": {".queues[]", ".capabilities[]", ".levelTargets[].level"},
     }[plural]
     found = {path: field for path, field in fields(schema_of(plural)["properties"]["spec"]) if path in names}
     assert found.keys() == names
@@ -424,6 +443,33 @@ def test_the_operator_can_read_all_that_can_be_said():
     assert queue.config.dead_letter_retention_s is None
     pool = WorkerPoolResource.from_body(as_stored(json.loads(workerpool(**FULL_WORKERPOOL))))
     assert pool.template == FULL_WORKERPOOL["template"]
+    assert pool.level_targets_s == {"high": 0.5, "low": 600.0}
+    assert (pool.scale_up_limit, pool.scale_down_limit) == (StepLimit(1000, 0.5), StepLimit(1, 86_400.0))
+
+
+def test_a_pool_reads_the_same_whether_the_schema_has_filled_in_its_defaults_or_not():
+    from headrace_operator.resources import WorkerPoolResource
+
+    said = json.loads(workerpool(scaleUpLimit={"pods": 4}, scaleDownLimit={"pods": 1}))
+    filled = as_stored(said)
+    assert filled["spec"]["scaleUpLimit"] == {"pods": 4, "seconds": 60}
+    assert WorkerPoolResource.from_body(filled) == WorkerPoolResource.from_body(filled | {"spec": said["spec"]})
+
+
+def test_the_bounds_of_the_schema_are_those_of_the_reader():
+    from headrace_operator import resources
+
+    spec = schema_of("workerpools")["properties"]["spec"]["properties"]
+    assert spec["weight"]["maximum"] == resources.MAX_WEIGHT
+    assert spec["backlogPerWorker"]["maximum"] == resources.MAX_BACKLOG_PER_WORKER
+    assert spec["levelTargets"]["maxItems"] == MAX_LEVELS
+    assert spec["levelTargets"]["items"]["properties"]["targetDrainSeconds"]["maximum"] <= MAX_DURATION_S
+    for limit in (spec["scaleUpLimit"], spec["scaleDownLimit"]):
+        assert limit["properties"]["pods"]["maximum"] == resources.MAX_REPLICAS
+        assert limit["properties"]["seconds"]["maximum"] == resources.MAX_STEP_SECONDS
+    assert schema_of("workerpools")["properties"]["status"]["properties"]["recentDecisions"]["maxItems"] == (
+        MAX_RECENT_DECISIONS
+    )
 
 
 @pytest.mark.parametrize("number", SEEDS)
@@ -518,6 +564,21 @@ class TestInACluster:
         finally:
             namespace.kubectl("delete", plural, NAME)
 
+    def test_what_a_decision_was_made_from_can_be_read_again(self, namespace: Namespace):
+        """Null within a list may or may not survive a merge patch, and what is whole comes back without its point."""
+        unmeasured = queue_load(level_load(waiting=7, service_s=None), service_s=None, executing=0.25)
+        decision = decide(pool_figures(unmeasured, up_limit=StepLimit(1, 60.0), idle_s=(1 / 3, 2.0), idle_seconds=1e-7))
+        namespace.apply(workerpool())
+        try:
+            status = decision_status(None, decision, datetime(2030, 1, 31, tzinfo=UTC))
+            patch = ["--subresource=status", "--type=merge", "--dry-run=server", "--output=json"]
+            answer = namespace.kubectl("patch", "wp", NAME, *patch, f"--patch={json.dumps({'status': status})}")
+        finally:
+            namespace.kubectl("delete", "workerpool", NAME)
+        stored = json.loads(answer)["status"]
+        assert decide(msgspec.convert(stored["lastDecision"]["inputs"], Figures)) == decision
+        assert decision_status(stored, decision, datetime(2031, 1, 31, tzinfo=UTC)).items() <= stored.items()
+
     def test_who_switches_kubectls_check_off_gets_nothing_else_in(self, namespace: Namespace):
         # The API server drops what the schema does not know. A volume is left without a source then.
         stealthy = workerpool(template={"volumes": [{"name": "root", "hostPath": {"path": "/"}}]})
@@ -564,7 +625,7 @@ class TestInACluster:
             pools = namespace.kubectl("get", "wp").splitlines()
         finally:
             namespace.kubectl("delete", "headrace", "--all")
-        wide = (["DELAYED", "TENANT", "REASON"], ["REVISION", "REASON"])
+        wide = (["DELAYED", "TENANT", "REASON"], ["REVISION", "REASON", "WHY"])
         assert queues[0].split() == ["NAME", "DEPTH", "EXECUTING", "OLDEST", "DEAD", "READY", "AGE"]
         assert pools[0].split() == ["NAME", "MIN", "MAX", "DESIRED", "READY", "BUSY", "IDLE", "DRAINING", "AGE"]
         assert heads == [queues[0].split() + wide[0], pools[0].split() + wide[1]]

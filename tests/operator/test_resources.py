@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from headrace.model.config import QueueConfig
 from headrace_operator.reading import InvalidResource, Ref
 from headrace_operator.resources import TaskQueueResource, WorkerPoolResource, common_backend
+from headrace_operator.scaling import StepLimit
 from tests.operator.builders import FULL_TEMPLATE, pool, pool_body, queue, queue_body
 
 # ── TaskQueue ────────────────────────────────────────────────────────────────────────────────────────
@@ -83,6 +84,8 @@ def test_a_pool_needs_queues_an_image_and_tasks():
     assert (read.image_pull_policy, read.concurrency, read.capabilities) == ("IfNotPresent", 5, ())
     assert (read.min_replicas, read.max_replicas, read.replicas) == (0, 10, None)
     assert (read.idle_seconds, read.target_drain_seconds, read.grace_seconds) == (120.0, 30.0, None)
+    assert (read.level_targets_s, read.backlog_per_worker, read.weight) == ({}, 50.0, 1)
+    assert (read.scale_up_limit, read.scale_down_limit) == (None, None)
     assert (read.paused, read.template) == (False, {})
     assert hash(read) == hash(pool())
 
@@ -98,12 +101,25 @@ def test_every_field_of_a_pool():
         replicas=9,
         idleSeconds=0,
         targetDrainSeconds=0.5,
+        levelTargets=[{"level": "high", "targetDrainSeconds": 2}, {"level": "low", "targetDrainSeconds": 600}],
+        backlogPerWorker=0.5,
+        weight=3,
+        scaleUpLimit={"pods": 4, "seconds": 0.5},
+        scaleDownLimit={"pods": 1},
         graceSeconds=0,
         paused=True,
     )
     assert (read.queues, read.image_pull_policy, read.concurrency) == (("orders", "mails"), "Always", 20)
     assert (read.capabilities, read.min_replicas, read.max_replicas, read.replicas) == (("gpu", "eu"), 2, 5, 9)
     assert (read.idle_seconds, read.target_drain_seconds, read.grace_seconds, read.paused) == (0.0, 0.5, 0, True)
+    assert (read.level_targets_s, read.backlog_per_worker) == ({"high": 2.0, "low": 600.0}, 0.5)
+    assert (read.weight, read.scale_up_limit, read.scale_down_limit) == (3, StepLimit(4, 0.5), StepLimit(1, 60.0))
+    hash(read)
+
+
+@pytest.mark.parametrize(("spec", "backlog"), [({}, 50), ({"concurrency": 1}, 10), ({"backlogPerWorker": 7}, 7)])
+def test_a_worker_is_expected_to_deal_with_ten_times_its_slots_unless_it_is_said(spec, backlog):
+    assert pool(**spec).backlog_per_worker == backlog
 
 
 @pytest.mark.parametrize(("asked", "given"), [(0, 2), (2, 2), (3, 3), (5, 5), (9, 5)])
@@ -136,6 +152,36 @@ POOL_MISTAKES: list[tuple[dict[str, Any], str]] = [
     ({"idleSeconds": -1}, "spec.idleSeconds: is -1; it must be at least 0"),
     ({"targetDrainSeconds": 0}, "spec.targetDrainSeconds: is 0; it must be above 0"),
     ({"targetDrainSeconds": float("nan")}, "spec.targetDrainSeconds: must be a number, not nan"),
+    ({"levelTargets": {}}, "spec.levelTargets: must be a list, not an object"),
+    ({"levelTargets": [{"targetDrainSeconds": 5}]}, "spec.levelTargets[0].level: is missing; give it a value"),
+    ({"levelTargets": [{"level": "high"}]}, "spec.levelTargets[0].targetDrainSeconds: is missing; give it a value"),
+    (
+        {"levelTargets": [{"level": "high", "targetDrainSeconds": 5}, {"level": "Low", "targetDrainSeconds": 5}]},
+        "spec.levelTargets[1].level: 'Low' is not allowed; use lower-case letters",
+    ),
+    (
+        {"levelTargets": [{"level": "high", "targetDrainSeconds": 5}, {"level": "high", "targetDrainSeconds": 6}]},
+        "spec.levelTargets[1].level: 'high' appears twice; keep one",
+    ),
+    (
+        {"levelTargets": [{"level": "high", "targetDrainSeconds": 0}]},
+        "spec.levelTargets[0].targetDrainSeconds: is 0; it must be above 0 and at most 315360000",
+    ),
+    (
+        {"levelTargets": [{"level": f"l{index}", "targetDrainSeconds": 5} for index in range(33)]},
+        "spec.levelTargets: has 33 entries; at most 32 are allowed",
+    ),
+    ({"backlogPerWorker": 0}, "spec.backlogPerWorker: is 0; it must be above 0 and at most 1000000"),
+    ({"backlogPerWorker": "10"}, "spec.backlogPerWorker: must be a number, not '10'"),
+    ({"weight": 0}, "spec.weight: is 0; it must be a whole number from 1 to 1000"),
+    ({"weight": 1.5}, "spec.weight: must be a whole number, not 1.5"),
+    ({"scaleUpLimit": 4}, "spec.scaleUpLimit: must be an object, not 4"),
+    ({"scaleUpLimit": {}}, "spec.scaleUpLimit.pods: is missing; give it a value"),
+    ({"scaleUpLimit": {"pods": 0}}, "spec.scaleUpLimit.pods: is 0; it must be a whole number from 1 to 1000"),
+    (
+        {"scaleDownLimit": {"pods": 1, "seconds": 86_401}},
+        "spec.scaleDownLimit.seconds: is 86401; it must be above 0 and at most 86400",
+    ),
     ({"graceSeconds": 86_401}, "spec.graceSeconds: is 86401; it must be a whole number from 0 to 86400"),
     ({"template": []}, "spec.template: must be an object, not a list"),
 ]
@@ -261,6 +307,11 @@ FULL_POOL_SPEC: dict[str, Any] = {
     "replicas": 3,
     "idleSeconds": 120,
     "targetDrainSeconds": 30,
+    "levelTargets": [{"level": "high", "targetDrainSeconds": 5}],
+    "backlogPerWorker": 50,
+    "weight": 1,
+    "scaleUpLimit": {"pods": 4, "seconds": 60},
+    "scaleDownLimit": {"pods": 1, "seconds": 60},
     "graceSeconds": 30,
     "paused": False,
     "template": FULL_TEMPLATE,

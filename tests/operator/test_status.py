@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import re
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.model.config import Level, Promotion, QueueConfig
+from headrace_operator.scaling import Decision, Figures, decide
 from headrace_operator.status import (
     MAX_MESSAGE_CHARS,
     Condition,
@@ -18,6 +21,7 @@ from headrace_operator.status import (
     QueueFigures,
     changed,
     condition,
+    decision_status,
     merge_conditions,
     pod_problem,
     rfc3339,
@@ -26,11 +30,12 @@ from headrace_operator.status import (
     wait_bounds_s,
     workerpool_status,
 )
-from tests.operator.builders import pool, queue
+from tests.operator.builders import level_load, pool, pool_figures, queue, queue_load
 
 NOW = datetime(2030, 1, 31, 12, 0, 0, 999_999, tzinfo=UTC)
 NOW_TEXT = "2030-01-31T12:00:00Z"
 NOW_S = NOW.timestamp()
+LATER = NOW + timedelta(seconds=1)
 
 
 # ── conditions ───────────────────────────────────────────────────────────────────────────────────────
@@ -317,6 +322,79 @@ def test_who_is_busy_stays_what_it_was_while_redis_is_away():
 
 def test_the_order_of_revisions_makes_no_difference():
     assert pool_status() == pool_status(revisions={"aaaaaaaa": (2, 2), "bbbbbbbb": (3, 1)})
+
+
+def decided(replicas: int, waiting: float = 0, **changes: Any) -> Decision:
+    """What is decided for a pool of so many pods when so many tasks wait, each of which needs half a slot."""
+    queues = (queue_load(level_load(waiting=waiting, service_s=30, target_s=30)),)
+    return decide(pool_figures(*queues, replicas=replicas, min_replicas=1, **changes))
+
+
+def test_a_decision_that_changes_the_number_is_put_down():
+    decision = decided(1, waiting=25)
+    told = {
+        "time": "2030-01-31T12:00:00Z",
+        "from": 1,
+        "replicas": 3,
+        "reason": "Backlog",
+        "message": "3 workers are needed: 25 tasks wait, 0 execute",
+    }
+    assert decision_status(None, decision, NOW) == {
+        "lastDecision": told | {"need": 3, "inputs": msgspec.to_builtins(decision.figures)},
+        "recentDecisions": [told],
+    }
+
+
+def test_what_a_decision_was_made_from_leads_to_it_again():
+    decision = decided(1, waiting=25)
+    stored = json.loads(json.dumps(decision_status(None, decision, NOW)["lastDecision"]["inputs"]))
+    assert decide(msgspec.convert(stored, Figures)) == decision
+
+
+def test_a_pool_at_rest_writes_nothing():
+    first = pool_status(decisions=decision_status(None, decided(1, waiting=1), NOW))
+    assert (first["lastDecision"]["reason"], first["recentDecisions"]) == ("Steady", [])
+    again = pool_status(first, decisions=decision_status(first, decided(1, waiting=2), LATER))
+    assert not changed(first, again)
+
+
+def test_another_reason_is_put_down_and_is_no_change_of_the_number():
+    before = decision_status(None, decided(1, waiting=25), NOW)
+    after = decision_status(before, decided(3, waiting=25), LATER)
+    assert (after["lastDecision"]["reason"], after["lastDecision"]["time"]) == ("Steady", rfc3339(LATER))
+    assert after["recentDecisions"] == before["recentDecisions"]
+
+
+def test_a_change_that_is_still_under_way_is_put_down_once():
+    """As when workers are to go that are busy: the number stays what it is until they have finished."""
+    before = decision_status(None, decided(5, fixed_replicas=2), NOW)
+    assert decision_status(before, decided(5, fixed_replicas=2), LATER) == before
+    after = decision_status(before, decided(4, fixed_replicas=2), LATER)
+    assert [(told["from"], told["replicas"]) for told in after["recentDecisions"]] == [(4, 2), (5, 2)]
+
+
+def test_a_change_under_way_for_another_reason_is_still_one_change():
+    before = decision_status(None, decided(5, fixed_replicas=2), NOW)
+    after = decision_status(before, decided(5, fixed_replicas=3, max_replicas=2), LATER)
+    assert (before["lastDecision"]["reason"], after["lastDecision"]["reason"]) == ("FixedSize", "AtMaximum")
+    assert after["recentDecisions"] == before["recentDecisions"]
+
+
+def test_the_newest_ten_changes_are_kept():
+    status: dict[str, Any] = {}
+    for replicas in range(1, 13):
+        status = decision_status(status, decided(replicas, fixed_replicas=replicas + 1, max_replicas=99), NOW)
+    assert [told["replicas"] for told in status["recentDecisions"]] == list(range(13, 3, -1))
+
+
+def test_decisions_are_kept_by_who_has_none_to_tell():
+    before = pool_status(decisions=decision_status(None, decided(1, waiting=25), NOW))
+    assert pool_status(before) == before
+
+
+@pytest.mark.parametrize("old", [{"lastDecision": None}, {"lastDecision": "?", "recentDecisions": ["?", None]}])
+def test_what_others_left_in_the_place_of_decisions_does_no_harm(old):
+    assert decision_status(old, decided(1, waiting=25), NOW) == decision_status(None, decided(1, waiting=25), NOW)
 
 
 # ── why workers do not run ───────────────────────────────────────────────────────────────────────────
