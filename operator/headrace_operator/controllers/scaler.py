@@ -325,7 +325,7 @@ class Scaler:
             return
         del self._departing[deployment]
         if still_there:
-            # One that had not begun was preferred, or somebody else has deleted one. Those that stay are looked at anew.
+            # One that had not begun was preferred, or somebody has deleted one. Those that stay are looked at anew.
             _log.warning("other pods went than were chosen", deployment=deployment, stayed=len(still_there))
         else:
             _log.info("the chosen pods are gone", deployment=deployment, pods=len(asked))
