@@ -4,9 +4,11 @@ Nothing here looks at a clock, a queue or a cluster, so a decision can be made a
 
 **The formula.** A task of a level takes ``S`` seconds (measured) and shall begin within ``T`` seconds (its target). In
 ``T`` seconds one slot can begin ``1 + T/S`` such tasks, because the last of them only has to begin. So a task that
-waits needs ``S / (S + T)`` of a slot: next to nothing where tasks are short, one slot where they take longer than they
-may wait, and never more. The same goes for tasks that execute, which keep their slot for another while, and for those
-that steadily arrive, of which ``T`` seconds' worth is expected::
+waits needs ``S / (S + T)`` of a slot: next to nothing where tasks are short, close to one where they take much longer
+than they may wait, and never more. (A slot begins its tasks ``S`` seconds apart. Where ``T`` is no multiple of that,
+the last of a burst may begin by less than ``S`` too late; in return a steady flow gets just what it fills.) The same
+goes for tasks that execute, which keep their slot for another while, and for those that steadily arrive, of which
+``T`` seconds' worth is expected::
 
     slots = sum over queues and levels of (waiting x S / (S + T))
           + sum over queues of ((executing + arriving_per_s x T) x S / (S + T))
@@ -177,14 +179,16 @@ def _bounded(figures: Figures, need: int) -> tuple[int, Reason, str]:
     least, most, current = figures.min_replicas, figures.max_replicas, figures.replicas
     if current > most:
         # A bound was lowered. Nobody waits for idle_seconds then, but who is busy stays.
-        return max(most, figures.busy), Reason.AT_MAXIMUM, f"There are {current} workers, and maxReplicas is {most}"
+        # Those of a former revision may be busy as well; nobody is added for them.
+        stay = min(current, max(most, figures.busy))
+        return stay, Reason.AT_MAXIMUM, f"There are {current} workers, and maxReplicas is {most}"
     wanted = max(need, least)
     if wanted > current:
         return _more(figures, need, wanted)
     may_go = sum(idle_s >= figures.idle_seconds for idle_s in figures.idle_s)
     fewer = max(wanted, figures.busy, current - may_go)
     if fewer >= current:
-        if need < least:
+        if need < least == current:
             return current, Reason.AT_MINIMUM, f"{need} workers are needed, and minReplicas is {least}"
         return current, Reason.STEADY, _steady(figures, need)
     if figures.down_limit is not None:

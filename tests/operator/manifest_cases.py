@@ -849,7 +849,7 @@ WORKERPOOL_CASES = (
     ),
     Case(
         "a weight that is a fraction",
-        workerpool(weight=0.5),
+        workerpool(weight=1.5),
         _workerpool_is(
             'spec.weight: Invalid value: "number": spec.weight in body must be of type integer: "number"', _SKIPPED
         ),
