@@ -1,4 +1,4 @@
-"""Pools that follow their load, in a real cluster: from zero and back to it, and what others may have to say about it."""
+"""Pools that follow their load, in a real cluster: from zero and back to it, and what others may have to say."""
 
 from __future__ import annotations
 
@@ -224,7 +224,12 @@ def test_a_horizontal_pod_autoscaler_has_its_way_through_the_scale_subresource(g
         "kind": "HorizontalPodAutoscaler",
         "metadata": {"name": "theirs"},
         # Its minimum needs no metrics, which this cluster does not have.
-        "spec": {"scaleTargetRef": target, "minReplicas": 2, "maxReplicas": 3, "metrics": [metric]},
+        "spec": {
+            "scaleTargetRef": target,
+            "minReplicas": 2,
+            "maxReplicas": 3,
+            "metrics": [{"type": "Resource", "resource": cpu}],
+        },
     }
     ground.apply(json.dumps(scaler))
     wait_for(lambda: ground.get("workerpool", "auto")["spec"]["replicas"] == 2, "the autoscaler did not scale")
