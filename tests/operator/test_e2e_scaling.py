@@ -215,17 +215,14 @@ def test_a_horizontal_pod_autoscaler_has_its_way_through_the_scale_subresource(g
     wait_until_ready(ground, pools=["auto"])
     change(ground, "workerpool/auto", replicas=1)
     target = {"apiVersion": "headrace.dev/v1alpha1", "kind": "WorkerPool", "name": "auto"}
-    metric = {
-        "type": "Resource",
-        "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 50}},
-    }
+    cpu = {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 50}}
     scaler = {
         "apiVersion": "autoscaling/v2",
         "kind": "HorizontalPodAutoscaler",
         "metadata": {"name": "theirs"},
-        # Its minimum needs no metrics, which this cluster does not have.
         "spec": {
             "scaleTargetRef": target,
+            # Its minimum needs no metrics, which this cluster does not have.
             "minReplicas": 2,
             "maxReplicas": 3,
             "metrics": [{"type": "Resource", "resource": cpu}],
