@@ -180,7 +180,7 @@ async def within_earshot(bench: Bench, found: Kept):
     connection = Connection(RedisSettings.from_url(bench.server.url))
     await connection.open()
     bells = Bells(connection)
-    bells.listen(bench.keys, found.keeper.ring)
+    bells.listen(bench.keys, found.keeper.heard)
     try:
         yield
     finally:
@@ -222,6 +222,8 @@ async def test_a_bell_that_rings_is_news(bench):
 
         await eventually(has_seen, PATIENCE_S, "the keeper has not looked")
         assert found.news > 0
+        assert found.keeper.take_ring() is not None
+        assert found.keeper.take_ring() is None
 
 
 async def test_too_little_room_from_the_beginning_is_looked_at_again(bench):
