@@ -1,4 +1,4 @@
-"""What the operator counts, for Prometheus. Only the leader has something to tell; the others tell of nobody's pools."""
+"""What the operator counts, for Prometheus. Only the leader has something to tell; others tell of no pool."""
 
 from __future__ import annotations
 
