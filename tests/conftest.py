@@ -17,7 +17,7 @@ import pytest
 from tests.support.redis_server import RedisServer
 from tests.support.topology import TOPOLOGIES, Installation, Topology, installed
 
-pytest_plugins = ["tests.support.kubernetes_fixtures"]
+pytest_plugins = ["tests.support.one_run", "tests.support.kubernetes_fixtures", "tests.support.order"]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
