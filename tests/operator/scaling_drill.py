@@ -374,9 +374,7 @@ class Drill:
                 queue_of[task_id] = queue
         stories = []
         for task_id, seen in moments.items():
-            state, retries = self._reach.ask(
-                queue_of[task_id], lambda producer, task_id=task_id: _end(producer, task_id)
-            )
+            state, retries = self._reach.ask(queue_of[task_id], functools.partial(_end, task_id))
             seconds = self._load.tasks[task_id][1] if task_id in self._load.tasks else None
             stories.append(Story(task_id, seconds, state, retries, tuple(seen)))
         departures = [
