@@ -68,9 +68,9 @@ DRILL ?=
 FORM ?= long
 
 .PHONY: drill
-drill: setup ## Run the fault drills in their long form (about 90 minutes); writes docs/reliability.md
+drill: setup ## Run the fault drills in their long form (two to three hours); writes docs/reliability.md
 	@status=0; \
-	HEADRACE_DRILL=$(FORM) $(BIN)/python -m pytest -s -m drill tests/chaos $(if $(DRILL),-k "$(DRILL)") || status=$$?; \
+	HEADRACE_DRILL=$(FORM) $(BIN)/python -m pytest -s -m drill tests/chaos tests/operator $(if $(DRILL),-k "$(DRILL)") || status=$$?; \
 	$(BIN)/python -m tests.chaos.publish; \
 	exit $$status
 

@@ -8,6 +8,7 @@ containers shares.
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import os
 import subprocess
@@ -15,7 +16,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from tests.cluster.problem import ClusterProblem
@@ -26,6 +27,7 @@ from tests.support.operator import OPERATOR_PODS
 _AGAIN_S: Final = 0.5
 _NEW_PODS_S: Final = 5.0
 _START_TIMEOUT_S: Final = 30.0
+_OVERLAP: Final = timedelta(seconds=30)
 
 
 class Follower:
@@ -98,7 +100,7 @@ class OperatorLog:
 
     def __init__(self, namespace: Namespace) -> None:
         self._namespace = namespace
-        self._since = datetime.now(UTC)
+        self._since = self._latest = datetime.now(UTC)
         self._lines: list[LogLine] = []
         self._seen: set[str] = set()
         self._news = threading.Condition()
@@ -146,13 +148,16 @@ class OperatorLog:
     def _look_for_pods(self) -> None:
         names = {pod["metadata"]["name"] for pod in self._namespace.pods(OPERATOR_PODS)}
         for name in names - self._followers.keys():
-            # A little more than is new, because the kubelet's clock counts in seconds: what was read is known.
-            self._followers[name] = Follower(self._namespace, lambda name=name: self._command(name), self._take)  # type: ignore[misc]
+            command = functools.partial(self._command, name)
+            self._followers[name] = Follower(self._namespace, command, self._take)
         for name in self._followers.keys() - names:
             self._followers.pop(name).close()
 
     def _command(self, pod: str) -> Sequence[str]:
-        return ("logs", pod, "--follow", f"--since-time={self._since:%Y-%m-%dT%H:%M:%SZ}")
+        # Somewhat more than is new: one replica's last line may be younger than another's, and what was read is known.
+        with self._news:
+            since = max(self._since, self._latest - _OVERLAP)
+        return ("logs", pod, "--follow", f"--since-time={since:%Y-%m-%dT%H:%M:%SZ}")
 
     def _take(self, text: str, _: float) -> None:
         line = log_line(text)
@@ -161,6 +166,7 @@ class OperatorLog:
         with self._news:
             self._seen.add(text)
             self._lines.append(line)
+            self._latest = max(self._latest, datetime.fromtimestamp(line.at_s, UTC))
             self._news.notify_all()
 
 
@@ -186,6 +192,7 @@ class Watch:
 
     def __init__(self, namespace: Namespace, kind: str, *fields: str, selector: str = "") -> None:
         self._sightings: list[Sighting] = []
+        self._latest: dict[str, Sighting] = {}
         self._news = threading.Condition()
         columns = "".join(f"|{{.object{field}}}" for field in fields)
         # Not tabs: kubectl would make columns of them.
@@ -202,13 +209,8 @@ class Watch:
 
     def latest(self) -> dict[str, Sighting]:
         """Each object that is there, as it was seen last."""
-        found: dict[str, Sighting] = {}
-        for seen in self.sightings():
-            if seen.is_gone:
-                found.pop(seen.name, None)
-            else:
-                found[seen.name] = seen
-        return found
+        with self._news:
+            return dict(self._latest)
 
     def wait(self, is_so: Callable[[dict[str, Sighting]], bool], *, timeout_s: float, what: str) -> float:
         """Until it is so; the answer is the moment."""
@@ -224,13 +226,19 @@ class Watch:
     def _take(self, text: str, at_s: float) -> None:
         happened, name, *fields = text.split("|")
         with self._news:
-            self._sightings.append(Sighting(at_s, happened == "DELETED", name, tuple(fields)))
+            seen = Sighting(at_s, happened == "DELETED", name, tuple(fields))
+            self._sightings.append(seen)
+            if seen.is_gone:
+                self._latest.pop(name, None)
+            else:
+                self._latest[name] = seen
             self._news.notify_all()
 
 
 REPLICAS: Final = ".spec.replicas"
 POOL: Final = r".metadata.labels.headrace\.dev/pool"
 DELETED_AT: Final = ".metadata.deletionTimestamp"
+PHASE: Final = ".status.phase"
 
 
 @contextlib.contextmanager

@@ -20,6 +20,7 @@ import redis
 
 from headrace import Headrace, QueueConfig, QueueStats, TaskRecord, TaskState, WorkerRecord
 from headrace.model.config import stored_config
+from headrace.queue import wire
 from headrace.queue.keys import QueueKeys, queue_names_key
 from tests.cluster import kind
 from tests.cluster.cache import locked
@@ -44,6 +45,7 @@ SAMPLE_TASKS = "headrace_samples.tasks:app"
 # Every question to kubectl is a process of its own, and the cluster shares this machine: ask less often than one could.
 _POLL_S = 1.0
 _REDIS_POLL_S = 0.2
+_EVENTS_PER_CALL = 1000
 _LOG_TIMEOUT_S = 120.0
 _NODE_TIMEOUT_S = 60.0
 _API_SERVER = "/etc/kubernetes/manifests/kube-apiserver.yaml"
@@ -230,6 +232,20 @@ class Producer:
         pattern = QueueKeys(self._headrace.tenant, self.queue).prefix.replace("[", "\\[") + "*"
         with self._redis() as client:
             return sorted(key.decode() for key in client.scan_iter(match=pattern, count=1000))
+
+    def for_queue(self, queue: str) -> Producer:
+        """The same for another queue, over the same connections."""
+        return Producer(self._headrace, queue, self._port)
+
+    def events(self) -> Iterator[tuple[float, tuple[str, str, str, int, str, str]]]:
+        """What happened to tasks, the oldest first: when, and id, kind, level, attempt, worker, detail."""
+        key, last = f"{QueueKeys(self._headrace.tenant, self.queue).prefix}events", "-"
+        with self._redis() as client:
+            while entries := client.xrange(key, last, count=_EVENTS_PER_CALL):
+                for entry_id, fields in entries:
+                    at_s = int(entry_id.partition(b"-")[0]) / 1000
+                    yield from ((at_s, row) for row in wire.event_rows(fields[b"rows"]))
+                last = f"({entries[-1][0].decode()}"
 
     def is_listed(self) -> bool:
         """Whether the tenant's list of queues has it."""
