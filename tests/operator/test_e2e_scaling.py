@@ -107,6 +107,7 @@ def test_a_pool_keeps_its_minimum_and_stays_within_its_maximum(ground, producer)
     assert before["recentDecisions"][0]["replicas"] == 1
 
 
+@pytest.mark.disruptive
 def test_work_that_comes_while_a_worker_is_set_aside_takes_it_back(ground, producer, operator):
     """A worker that is drained and held by a parked neighbour's pace is cheaper than a pod."""
     apply(ground, automatic("auto", ["orders"], minReplicas=2, maxReplicas=2))
