@@ -73,7 +73,7 @@ def main() -> int:
 def _measure(namespace: Namespace, rounds: int) -> dict[str, list[Start]]:
     namespace.apply(EXAMPLE.read_text().replace("replicas: 2", "replicas: 0"))
     for name, probe in ((SLEEPER, None), (PROBED, {"exec": {"command": ["true"]}, "periodSeconds": 1})):
-        namespace.apply(_sleeper(namespace.get("deployment", WORKER), name, probe))
+        namespace.apply(sleeper(namespace.get("deployment", WORKER), name, probe))
     namespace.wait_for_rollout("redis")
     starts: dict[str, list[Start]] = {WORKER: [], SLEEPER: [], PROBED: []}
     with namespace.forwarded("service/redis", 6379) as port:
@@ -82,12 +82,12 @@ def _measure(namespace: Namespace, rounds: int) -> dict[str, list[Start]]:
         )
         for _ in range(rounds):
             for name, measured in starts.items():
-                measured.append(_start(namespace, name, app))
+                measured.append(start(namespace, name, app if name == WORKER else None))
     # The first ones bring the image's files into memory.
     return {name: measured[1:] for name, measured in starts.items()}
 
 
-def _sleeper(worker: dict[str, Any], name: str, probe: dict[str, Any] | None) -> str:
+def sleeper(worker: dict[str, Any], name: str, probe: dict[str, Any] | None) -> str:
     """The worker's Deployment with a sleeping command, and with this readiness probe or none."""
     spec = worker["spec"]
     spec["selector"]["matchLabels"] = spec["template"]["metadata"]["labels"] = {"app": name}
@@ -101,9 +101,9 @@ def _sleeper(worker: dict[str, Any], name: str, probe: dict[str, Any] | None) ->
     return json.dumps({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name}, "spec": spec})
 
 
-def _start(namespace: Namespace, name: str, app: Headrace) -> Start:
-    """Scale it from 0 to 1 and back; a task waits for a worker."""
-    task = app.remote("nothing", queue="samples").blocking.enqueue(0) if name == WORKER else None
+def start(namespace: Namespace, name: str, app: Headrace | None) -> Start:
+    """Scale it from 0 to 1 and back. With an app it is a worker, for which a task waits, otherwise a sleeper."""
+    task = None if app is None else app.remote("nothing", queue="samples").blocking.enqueue(0)
     with _readiness(namespace, name) as lines:
         scaled_s = time.time()
         namespace.kubectl("scale", f"deployment/{name}", "--replicas=1")

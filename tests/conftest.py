@@ -12,12 +12,17 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterator
 
+import hypothesis
 import pytest
 
 from tests.support.redis_server import RedisServer
 from tests.support.topology import TOPOLOGIES, Installation, Topology, installed
 
-pytest_plugins = ["tests.support.kubernetes_fixtures"]
+pytest_plugins = ["tests.support.one_run", "tests.support.kubernetes_fixtures", "tests.support.order"]
+
+# How long an example takes says more about the machine's other work than about ours.
+hypothesis.settings.register_profile("patient", deadline=None)
+hypothesis.settings.load_profile("patient")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

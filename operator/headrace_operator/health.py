@@ -14,11 +14,12 @@ import contextlib
 import time
 from collections.abc import Callable
 
-from headrace.observability.probes import path_of, response
+from headrace.observability.probes import path_of, plain, response
 
 STALLED_AFTER_S = 90.0
 _MOST_BLIND_CHECKS = 5
 _REQUEST_TIMEOUT_S = 5.0
+_PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class Health:
@@ -50,17 +51,23 @@ class Health:
         return self.is_filled and self.alive
 
 
-async def serve(health: Health, port: int, about: Callable[[], dict[str, object]]) -> asyncio.Server:
-    """Answer ``GET /livez`` and ``GET /readyz`` with 200 or 503."""
+async def serve(
+    health: Health, port: int, about: Callable[[], dict[str, object]], metrics: Callable[[], bytes]
+) -> asyncio.Server:
+    """Answer ``GET /livez`` and ``GET /readyz`` with 200 or 503, and ``GET /metrics`` for Prometheus."""
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         # Whatever does not look like a request gets no answer.
         with contextlib.suppress(TimeoutError, ConnectionError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
             async with asyncio.timeout(_REQUEST_TIMEOUT_S):
                 request = await reader.readuntil(b"\r\n\r\n")
-                good = {b"/livez": health.alive, b"/readyz": health.ready}.get(path_of(request))
-                told = {"stalled": health.stalled(), "blind_checks": health.blind_checks, **about()}
-                writer.write(response(good, told))
+                path = path_of(request)
+                if path == b"/metrics":
+                    writer.write(plain(metrics(), _PROMETHEUS))
+                else:
+                    good = {b"/livez": health.alive, b"/readyz": health.ready}.get(path)
+                    told = {"stalled": health.stalled(), "blind_checks": health.blind_checks, **about()}
+                    writer.write(response(good, told))
                 await writer.drain()
         writer.close()
 

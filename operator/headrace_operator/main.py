@@ -27,6 +27,7 @@ from .handlers.taskqueue import Place, TaskQueues
 from .handlers.workerpool import WorkerPools
 from .health import Health
 from .kube import DEPLOYMENTS, PODS, TASK_QUEUES, WORKER_POOLS, ApiProblem, Kube, Resource, connect
+from .metrics import PoolMetrics
 from .options import Options, parse
 from .reporting import Reporter
 from .resources import POOL_LABEL
@@ -64,6 +65,7 @@ class Operator:
         self._tombstones: dict[str, tuple[float, Body]] = {}
         """Deleted TaskQueues, by uid, that a leader has not dealt with yet."""
         self.health = Health()
+        self._metrics = PoolMetrics()
         self._leadership = Leadership(
             kube, namespace=options.lease_namespace, name=options.lease_name, identity=options.identity
         )
@@ -72,7 +74,7 @@ class Operator:
         """Run until ``stop`` is set, or until a part of it breaks, which is then raised."""
         server = None
         if self._options.health_port is not None:
-            server = await health_server.serve(self.health, self._options.health_port, self._about)
+            server = await health_server.serve(self.health, self._options.health_port, self._about, self._metrics.text)
         parts = {
             asyncio.create_task(self._watch(stop), name="watch"),
             asyncio.create_task(self._compare_forever(), name="compare"),
@@ -197,7 +199,11 @@ class Operator:
             self._figures_changed,
         )
         pools = WorkerPools(
-            self._kube, self._store, Reporter(self._kube, self._store, recorder, "WorkerPool", WORKER_POOLS), taskqueues
+            self._kube,
+            self._store,
+            Reporter(self._kube, self._store, recorder, "WorkerPool", WORKER_POOLS),
+            taskqueues,
+            self._metrics,
         )
 
         async def look(key: Key) -> float | None:
@@ -223,6 +229,7 @@ class Operator:
             await self._work.run(look, expected=(ApiProblem, HeadraceError))
         finally:
             self.health.drop_loop("reconcile")
+            self._metrics.forget_all()
             await taskqueues.aclose()
             await backends.aclose()
 

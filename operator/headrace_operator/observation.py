@@ -28,6 +28,7 @@ class Flow:
         self._runs: int | None = None
         self._ended_at_s: float | None = None
         """When a handler has last ended, or the first began."""
+        self._has_work = False
 
     def observe(self, *, waiting: int, claimed: int, executing: int, runs: int, now_s: float) -> None:
         """What one pulse tells. ``claimed`` and ``runs`` are counters; ``runs`` may also be set back."""
@@ -35,6 +36,7 @@ class Flow:
         # A Redis that has lost its data counts anew, and so do we.
         came = 0 if self._total is None else max(0, total - self._total)
         self._total = total
+        self._has_work = waiting > 0 or executing > 0
         bucket = int(now_s // BUCKET_S)
         if self._buckets and self._buckets[-1][0] == bucket:
             self._buckets[-1] = (bucket, self._buckets[-1][1] + came)
@@ -47,7 +49,12 @@ class Flow:
         self._runs = runs
 
     def arriving_per_s(self, now_s: float) -> float:
-        """What comes steadily: the median over the last minute, in which a burst counts for nothing."""
+        """What comes steadily: the median over the last minute, in which a burst counts for nothing.
+
+        Nothing while there is nothing to do: a flow that has dried up must not keep a worker, however thin it was.
+        """
+        if not self._has_work:
+            return 0.0
         current = int(now_s // BUCKET_S)
         came = dict(self._buckets)
         return statistics.median(came.get(bucket, 0) for bucket in range(current - BUCKETS, current)) / BUCKET_S

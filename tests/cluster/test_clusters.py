@@ -20,11 +20,15 @@ from tests.cluster.places import Places
 from tests.cluster.problem import ClusterProblem
 from tests.cluster.process import run
 from tests.cluster.traces import machine_wide, traces
+from tests.support.kubernetes_fixtures import BRINGING_UP
+from tests.support.one_run import Run
 from tests.support.waiting import wait_until
 
 pytestmark = [
     pytest.mark.cluster,
     pytest.mark.slow,
+    # In one process: the names are the same for all, and so are the three nodes.
+    pytest.mark.xdist_group("clusters"),
     pytest.mark.skipif(lifecycle.NAMED_CLUSTER in os.environ, reason="the cluster is the user's own"),
 ]
 
@@ -179,7 +183,14 @@ def private_only(second_name) -> Places:
     return Places(second_name)
 
 
-def test_an_interrupted_bring_up_is_picked_up_and_afterwards_nothing_is_left(private_only):
+@pytest.fixture
+def nobody_else(one_run: Run) -> Iterator[None]:
+    """No other process of this run brings a cluster up meanwhile."""
+    with one_run.locked(BRINGING_UP):
+        yield
+
+
+def test_an_interrupted_bring_up_is_picked_up_and_afterwards_nothing_is_left(private_only, nobody_else):
     places = private_only
     before = machine_wide()
     assert traces(places).total() == 0

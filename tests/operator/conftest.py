@@ -9,13 +9,18 @@ import pytest
 from tests.cluster.lifecycle import Cluster
 from tests.cluster.problem import ClusterProblem
 from tests.support.kubernetes import Namespace
+from tests.support.kubernetes_fixtures import OPERATOR
+from tests.support.one_run import Run
 from tests.support.operator import CLUSTER_WIDE, CRDS, NAMESPACE, Operator
 
 
 @pytest.fixture(scope="session")
-def crds(cluster: Cluster) -> None:
+def crds(cluster: Cluster, one_run: Run) -> None:
     """Our custom resources, as the files in ``crds/`` have them now."""
-    anywhere = Namespace(cluster, "default")
+    one_run.once("crds", lambda: _establish(Namespace(cluster, "default")))
+
+
+def _establish(anywhere: Namespace) -> None:
     # On the server's side, because a schema with all its descriptions does not fit into an annotation.
     anywhere.kubectl("apply", "--server-side", "--force-conflicts", f"--filename={CRDS}")
     names = anywhere.kubectl("get", f"--filename={CRDS}", "--output=name").split()
@@ -23,18 +28,22 @@ def crds(cluster: Cluster) -> None:
 
 
 @pytest.fixture(scope="session")
-def cluster_wide_operator(cluster: Cluster, crds: None) -> Iterator[Operator]:
+def cluster_wide_operator(cluster: Cluster, crds: None, one_run: Run) -> Operator:
     """The operator as ``operator/deploy/cluster-wide.yaml`` has it. Tests ask for ``operator``."""
-    installed = Operator(Namespace(cluster, NAMESPACE))
+    installed = Operator(Namespace(cluster, NAMESPACE), one_run.folder / "operator-notes.json")
+    one_run.once(OPERATOR, lambda: _install(installed))
+    return installed
+
+
+def _install(operator: Operator) -> None:
     try:
-        installed.deploy(CLUSTER_WIDE.read_text())
+        operator.deploy(CLUSTER_WIDE.read_text())
+        # Its first requests, before another process begins to read later ones.
+        operator.read_logs()
     except (AssertionError, ClusterProblem) as error:
-        for title, text in installed.report():
+        for title, text in operator.report():
             error.add_note(f"--- {NAMESPACE}: {title}\n{text}")
         raise
-    yield installed
-    # In a cluster that is kept, nobody shall act on what other tests do.
-    installed.remove()
 
 
 @pytest.fixture

@@ -26,7 +26,7 @@ from tests.support.operator import (
     workerpool,
 )
 
-pytestmark = [pytest.mark.cluster, pytest.mark.slow]
+pytestmark = [pytest.mark.cluster, pytest.mark.disruptive, pytest.mark.slow]
 
 OUTAGE_S = by_length(30, 120)
 # What it may take the API server to go and to come back.

@@ -95,6 +95,7 @@ def test_a_queue_that_is_to_be_purged_leaves_no_key_and_its_neighbours_all_of_th
         assert neighbour.is_listed()
 
 
+@pytest.mark.disruptive
 def test_a_namespace_can_be_deleted_while_there_is_no_operator(cluster, operator):
     doomed = Namespace(cluster, f"test-{secrets.token_hex(4)}")
     doomed.create()

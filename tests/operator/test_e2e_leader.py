@@ -23,7 +23,7 @@ from tests.support.operator import (
     workerpool,
 )
 
-pytestmark = [pytest.mark.cluster, pytest.mark.slow]
+pytestmark = [pytest.mark.cluster, pytest.mark.disruptive, pytest.mark.slow]
 
 TASKS = 30
 

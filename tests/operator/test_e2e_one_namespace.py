@@ -25,7 +25,7 @@ from tests.support.operator import (
     workerpool,
 )
 
-pytestmark = [pytest.mark.cluster, pytest.mark.slow]
+pytestmark = [pytest.mark.cluster, pytest.mark.disruptive, pytest.mark.slow]
 
 
 @pytest.fixture

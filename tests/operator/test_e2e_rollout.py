@@ -38,12 +38,11 @@ TIMEOUT_S = TASKS * TASK_S + 300
 
 @pytest.fixture
 def next_image(cluster):
-    """The same image under another name, in every node."""
+    """The same image under another name, in every node for pods."""
     if cluster.provider == "named":
         pytest.skip("bringing an image into the cluster takes kind")
-    env = cluster.environment()
-    run(["docker", "tag", images.WORKER, NEXT_IMAGE], timeout_s=60, env=env)
-    run(["kind", "load", "docker-image", NEXT_IMAGE], timeout_s=600, env=env)
+    run(["docker", "tag", images.WORKER, NEXT_IMAGE], timeout_s=60, env=cluster.environment())
+    images.bring(cluster, NEXT_IMAGE)
     return NEXT_IMAGE
 
 

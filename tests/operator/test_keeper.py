@@ -10,9 +10,12 @@ import pytest
 
 from headrace.model.config import Promotion, RetryPolicy
 from headrace.model.states import TaskState
+from headrace.queue.bells import Bells
+from headrace.queue.connection import Connection
 from headrace.queue.inspection import Inspector
 from headrace.queue.queue import Queue
-from headrace_operator.controllers.keeper import Keeper
+from headrace.queue.settings import RedisSettings
+from headrace_operator.controllers.keeper import Keeper, Room
 from tests.support.bench import CONFIG, WORKER, Bench, open_bench
 from tests.support.waiting import eventually
 
@@ -166,3 +169,82 @@ async def test_a_queue_that_is_gone_is_a_problem_and_no_figure_is_made_up(bench)
             return found.keeper.problem is None
 
         await eventually(is_well, PATIENCE_S, "it did not come right")
+
+
+# ── the bell ─────────────────────────────────────────────────────────────────────────────────────────
+
+
+@contextlib.asynccontextmanager
+async def within_earshot(bench: Bench, found: Kept):
+    """The keeper hears the queue's bell."""
+    connection = Connection(RedisSettings.from_url(bench.server.url))
+    await connection.open()
+    bells = Bells(connection)
+    bells.listen(bench.keys, found.keeper.heard)
+    try:
+        yield
+    finally:
+        await bells.aclose()
+        await connection.aclose()
+
+
+async def room(bench: Bench) -> int | None:
+    return (await bench.inspector.pulse()).room
+
+
+async def test_the_bell_is_hung_for_the_pool_with_the_least_room_and_taken_down_with_the_last(bench):
+    async with kept(bench) as found:
+        await found.keeper.leave_room("one", Room(7, 0, 3.0), at_once=False)
+        await found.keeper.leave_room("two", Room(4, 0, 3.0), at_once=False)
+        await found.keeper.leave_room("fixed", Room(None, 0, 3.0), at_once=False)
+        await becomes(bench, 4)
+        found.keeper.forget_pool("two")
+        await becomes(bench, 7)
+        found.keeper.forget_pool("one")
+        await becomes(bench, None)
+
+
+async def becomes(bench: Bench, expected: int | None) -> None:
+    async def is_so() -> bool:
+        return await room(bench) == expected
+
+    await eventually(is_so, PATIENCE_S, f"the bell's room did not become {expected}")
+
+
+async def test_a_bell_that_rings_is_news(bench):
+    async with kept(bench) as found, within_earshot(bench, found):
+        await found.keeper.leave_room("pool", Room(2, 0, 3.0), at_once=True)
+        assert await room(bench) == 2
+        await bench.put(count=3)
+
+        async def has_seen() -> bool:
+            return found.keeper.pulse is not None and found.keeper.pulse.depth == 3
+
+        await eventually(has_seen, PATIENCE_S, "the keeper has not looked")
+        assert found.news > 0
+        assert found.keeper.take_ring() is not None
+        assert found.keeper.take_ring() is None
+
+
+async def test_too_little_room_from_the_beginning_is_looked_at_again(bench):
+    async with kept(bench) as found:
+        await bench.put(count=3)
+        looked_at_s = found.keeper.felt_at_s
+        await found.keeper.leave_room("pool", Room(2, 0, 3.0), at_once=True)
+
+        async def looked_again() -> bool:
+            return found.keeper.felt_at_s > looked_at_s
+
+        await eventually(looked_again, PATIENCE_S, "the keeper has not looked again")
+        assert await room(bench) is None
+
+
+async def test_tasks_that_are_due_when_a_worker_could_be_there_are_counted(bench):
+    async with kept(bench) as found:
+        await found.keeper.leave_room("pool", Room(0, 0, 300.0), at_once=False)
+        await bench.put(delay_s=200.0)
+
+        async def is_counted() -> bool:
+            return found.keeper.pulse is not None and found.keeper.pulse.due_soon == 1
+
+        await eventually(is_counted, PATIENCE_S, "the delayed task was not counted")

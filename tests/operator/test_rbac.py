@@ -76,6 +76,8 @@ def answer_to(asked_in: Namespace, account: str, review: Mapping[str, Any]) -> d
     return status
 
 
+# By itself and at last, when all that the other tests have made it do is in its logs.
+@pytest.mark.disruptive
 def test_it_uses_every_right_that_it_has(namespace, operator):
     everything_that_it_does(namespace)
     system = operator.namespace

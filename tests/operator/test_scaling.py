@@ -471,7 +471,7 @@ BURSTS = {
 }
 
 
-@settings(deadline=None)  # a machine may be busy with other things
+@settings(max_examples=50)
 @given(**BURSTS, is_measured=st.booleans())
 def test_after_a_burst_there_is_at_no_time_a_worker_too_many(tasks, service_s, start_s, spec, is_measured):
     """Neither while its pods start, nor when tasks are measured for the first time, nor when it comes to its end."""
@@ -483,7 +483,7 @@ def test_after_a_burst_there_is_at_no_time_a_worker_too_many(tasks, service_s, s
     assert replay.made <= most, "nobody went who was needed again"
 
 
-@settings(deadline=None)  # a machine may be busy with other things
+@settings(max_examples=50)
 @given(**BURSTS)
 def test_the_last_task_of_a_burst_begins_in_time(tasks, service_s, start_s, spec):
     """A slot begins its tasks one length apart, so where the target is no multiple of it the last may be that late."""

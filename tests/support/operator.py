@@ -20,8 +20,10 @@ import redis
 
 from headrace import Headrace, QueueConfig, QueueStats, TaskRecord, TaskState, WorkerRecord
 from headrace.model.config import stored_config
+from headrace.queue import wire
 from headrace.queue.keys import QueueKeys, queue_names_key
 from tests.cluster import kind
+from tests.cluster.cache import locked
 from tests.cluster.lifecycle import Cluster
 from tests.cluster.problem import ClusterProblem
 from tests.cluster.process import run, succeeds
@@ -43,6 +45,7 @@ SAMPLE_TASKS = "headrace_samples.tasks:app"
 # Every question to kubectl is a process of its own, and the cluster shares this machine: ask less often than one could.
 _POLL_S = 1.0
 _REDIS_POLL_S = 0.2
+_EVENTS_PER_CALL = 1000
 _LOG_TIMEOUT_S = 120.0
 _NODE_TIMEOUT_S = 60.0
 _API_SERVER = "/etc/kubernetes/manifests/kube-apiserver.yaml"
@@ -229,6 +232,20 @@ class Producer:
         pattern = QueueKeys(self._headrace.tenant, self.queue).prefix.replace("[", "\\[") + "*"
         with self._redis() as client:
             return sorted(key.decode() for key in client.scan_iter(match=pattern, count=1000))
+
+    def for_queue(self, queue: str) -> Producer:
+        """The same for another queue, over the same connections."""
+        return Producer(self._headrace, queue, self._port)
+
+    def events(self) -> Iterator[tuple[float, tuple[str, str, str, int, str, str]]]:
+        """What happened to tasks, the oldest first: when, and id, kind, level, attempt, worker, detail."""
+        key, last = f"{QueueKeys(self._headrace.tenant, self.queue).prefix}events", "-"
+        with self._redis() as client:
+            while entries := client.xrange(key, last, count=_EVENTS_PER_CALL):
+                for entry_id, fields in entries:
+                    at_s = int(entry_id.partition(b"-")[0]) / 1000
+                    yield from ((at_s, row) for row in wire.event_rows(fields[b"rows"]))
+                last = f"({entries[-1][0].decode()}"
 
     def is_listed(self) -> bool:
         """Whether the tenant's list of queues has it."""
@@ -430,13 +447,15 @@ class Request(NamedTuple):
 class Operator:
     """An installation of the operator, in the namespace that it is deployed into."""
 
-    def __init__(self, namespace: Namespace) -> None:
+    def __init__(self, namespace: Namespace, notes: Path | None = None) -> None:
         self.namespace = namespace
         self.requests: set[Request] = set()
         """What it has asked the API server for, as far as its logs have been read."""
         self.refusals: list[str] = []
         """Lines in which it tells that the API server has forbidden something."""
         self._read_until = datetime.now(UTC)
+        self._notes = notes
+        """Where all of this is noted, if several processes read the logs."""
 
     def deploy(self, manifest: str) -> None:
         """Apply its manifest, with the requests in its log, and wait until it leads."""
@@ -516,12 +535,27 @@ class Operator:
 
     def read_logs(self) -> None:
         """Take note of the requests since the last time. Logs are lost with their containers, so do it in time."""
-        now = datetime.now(UTC)
-        for pod in self.pods():
-            statuses = pod["status"].get("containerStatuses") or [{"restartCount": 0}]
-            for previous in ("true", "false") if statuses[0]["restartCount"] else ("false",):
-                self._read_log(pod["metadata"]["name"], previous)
-        self._read_until = now
+        with self._noted():
+            now = datetime.now(UTC)
+            for pod in self.pods():
+                statuses = pod["status"].get("containerStatuses") or [{"restartCount": 0}]
+                for previous in ("true", "false") if statuses[0]["restartCount"] else ("false",):
+                    self._read_log(pod["metadata"]["name"], previous)
+            self._read_until = now
+
+    @contextlib.contextmanager
+    def _noted(self) -> Iterator[None]:
+        """Begin with what other processes have read, and add to it what is read within."""
+        if self._notes is None:
+            yield
+            return
+        with locked(self._notes.with_suffix(".lock"), "another process reads the operator's logs"):
+            if self._notes.exists():
+                requests, self.refusals, read_until = json.loads(self._notes.read_text())
+                self.requests = {Request(*each) for each in requests}
+                self._read_until = datetime.fromisoformat(read_until)
+            yield
+            self._notes.write_text(json.dumps([sorted(self.requests), self.refusals, self._read_until.isoformat()]))
 
     def _read_log(self, pod: str, previous: str) -> None:
         # A little more than is new: a line that is read twice changes nothing, and clocks differ.

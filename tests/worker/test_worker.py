@@ -444,6 +444,9 @@ async def test_pause_drain_and_undrain_reach_an_idle_worker(app: Headrace, runni
         async def parked() -> bool:
             return any(record.parked for record in await app.workers("jobs"))
 
+        async def told() -> bool:
+            return not worker.health.ready
+
         await app.pause("jobs")
         paused = await plain.enqueue()
         await app.resume("jobs")
@@ -451,7 +454,8 @@ async def test_pause_drain_and_undrain_reach_an_idle_worker(app: Headrace, runni
 
         assert await app.drain("jobs", [name]) == ["draining"]
         await eventually(parked, timeout_s=PATIENCE_S)
-        assert not worker.health.ready
+        # Redis knows before the answer has reached the worker itself.
+        await eventually(told, timeout_s=PATIENCE_S)
         waiting = await plain.enqueue()
         assert await state() is WorkerState.DRAINING
         assert await app.undrain("jobs", [name]) == ["active"]

@@ -63,6 +63,7 @@ class Keeper:
         self.first_look = asyncio.Event()
         self._rooms: dict[str, Room] = {}
         self._rung = asyncio.Event()
+        self._heard_at_s: float | None = None
         self._audit_cursor = "0"
         self._looks = 0
 
@@ -81,6 +82,17 @@ class Keeper:
     def ring(self) -> None:
         """Feel the pulse now."""
         self._rung.set()
+
+    def heard(self) -> None:
+        """The bell rang."""
+        if self._heard_at_s is None:
+            self._heard_at_s = time.monotonic()
+        self.ring()
+
+    def take_ring(self) -> float | None:
+        """When the bell was heard first since this was last asked, if it was."""
+        heard_at_s, self._heard_at_s = self._heard_at_s, None
+        return heard_at_s
 
     async def leave_room(self, pool: str, room: Room, *, at_once: bool) -> None:
         """Have the bell ring when more comes than this pool has room for; from the next look on, or at once.

@@ -52,6 +52,10 @@ class Outcome:
     """By how many pods the Deployment has just been changed."""
     is_unfinished: bool = False
     """Whether something has been begun of which the end is to be seen."""
+    reaction_s: float | None = None
+    """How long after a bell had been heard pods were added."""
+    drains_refused: int = 0
+    """Workers that looked idle and had a task after all."""
 
 
 @dataclass(frozen=True)
@@ -88,8 +92,6 @@ class Scaler:
         """By Deployment."""
         self._departing: dict[str, frozenset[str]] = {}
         """By Deployment, the uids of the pods that are to go."""
-        self.drains_refused = 0
-        """How often a worker that looked idle had a task after all."""
 
     # ── looking ──────────────────────────────────────────────────────────────────────────────────────
 
@@ -193,13 +195,15 @@ class Scaler:
         force: bool,
     ) -> Outcome:
         deployment, told = found["metadata"]["name"], _told(found)
+        rung_at_s = [at_s for care in cares if (at_s := care.keeper.take_ring()) is not None]
         self._confirm(deployment, pods, told)
         await self._take_back(planned.take_back, cares)
         is_changed = False
         if planned.replicas is not None and planned.replicas > told:
             await self._let_newcomers_in(deployment, cares)
             is_changed = await self._scale(found, planned.replicas, insist=True)
-        await self._drain(planned.drain, cares, force=force)
+        reaction_s = time.monotonic() - min(rung_at_s) if is_changed and rung_at_s else None
+        drains_refused = await self._drain(planned.drain, cares, force=force)
         for pod in planned.unmark:
             await self._annotate(pod, None)
         if planned.mark or planned.departing:
@@ -214,7 +218,7 @@ class Scaler:
             for care in cares:
                 care.keeper.ring()  # to see soon who has parked
         change = planned.replicas - told if is_changed and planned.replicas is not None else 0
-        return Outcome(change, planned.is_unfinished)
+        return Outcome(change, planned.is_unfinished, reaction_s, drains_refused)
 
     # ── workers ──────────────────────────────────────────────────────────────────────────────────────
 
@@ -226,8 +230,8 @@ class Scaler:
         if pods:
             _log.info("workers are taken back", pods=[pod.name for pod in pods])
 
-    async def _drain(self, pods: Sequence[Member], cares: Sequence[InCare], *, force: bool) -> None:
-        """In all of its queues, or in none."""
+    async def _drain(self, pods: Sequence[Member], cares: Sequence[InCare], *, force: bool) -> int:
+        """Each in all of its queues, or in none; returns how many had a task after all."""
         refused: set[str] = set()
         for care in cares:
             rows = [(pod, row) for pod in pods for row in pod.work.in_queue(care.queue.name)]
@@ -240,10 +244,10 @@ class Scaler:
             )
             refused |= {pod.name for (pod, _), answer in zip(rows, answers, strict=True) if answer != "draining"}
         if refused and not force:
-            self.drains_refused += len(refused)
             await self._take_back([pod for pod in pods if pod.name in refused], cares)
         if drained := [pod.name for pod in pods if pod.name not in refused]:
             _log.info("workers are asked to drain", pods=drained, force=force)
+        return len(refused)
 
     async def _keep_newcomers_out(self, deployment: str, cares: Sequence[InCare]) -> None:
         now_s = time.monotonic()

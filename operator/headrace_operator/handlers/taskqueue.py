@@ -260,7 +260,7 @@ class TaskQueues:
             raise
         queue = Queue(backend.transport, resource.tenant, resource.queue_name, epoch=self._epoch)
         keeper = Keeper(queue, Inspector(backend.transport, queue), lambda: self._changed(place))
-        backend.bells.listen(queue.keys, keeper.ring)
+        backend.bells.listen(queue.keys, keeper.heard)
         care = Care(resource, settings, queue, keeper, backend.bells)
         self._cared_for[place] = care
         return care

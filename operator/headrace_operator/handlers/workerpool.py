@@ -20,6 +20,7 @@ from ..fleet import is_ready
 from ..kube import DEPLOYMENTS, SCALER, SERVICE_ACCOUNTS, ApiProblem, Kube
 from ..load import Sibling, sibling
 from ..manifests import deployment, revision_of, worker_template
+from ..metrics import PoolMetrics
 from ..reading import InvalidResource
 from ..reporting import Reporter
 from ..resources import REVISION_LABEL, TaskQueueResource, WorkerPoolResource, common_backend
@@ -50,11 +51,14 @@ _log = structlog.get_logger(__name__)
 class WorkerPools:
     """The WorkerPools of this leader's term."""
 
-    def __init__(self, kube: Kube, store: Store, reporter: Reporter, taskqueues: TaskQueues) -> None:
+    def __init__(
+        self, kube: Kube, store: Store, reporter: Reporter, taskqueues: TaskQueues, metrics: PoolMetrics
+    ) -> None:
         self._kube = kube
         self._store = store
         self._reporter = reporter
         self._taskqueues = taskqueues
+        self._metrics = metrics
         self._scalers: dict[tuple[str, str], Scaler] = {}
         self._applied: dict[str, tuple[bytes, int]] = {}
         """What was last applied to a Deployment, by its uid, and the generation it had then."""
@@ -96,6 +100,7 @@ class WorkerPools:
 
     def _forget(self, namespace: str, name: str) -> None:
         scaler = self._scalers.pop((namespace, name), None)
+        self._metrics.forget(namespace, name)
         if scaler is not None:
             for care in self._taskqueues.cares(namespace):
                 care.keeper.forget_pool(scaler.uid)
@@ -185,6 +190,7 @@ class WorkerPools:
             await scaler.leave_room(None, sight, cares, at_once=False)
             return Outcome()
         outcome = await scaler.resize(current, sight, cares)
+        self._metrics.refused(pool.ref.namespace, pool.ref.name, outcome.drains_refused)
         # A queue that this pool does not serve any more need not ring for it.
         for care in self._taskqueues.cares(pool.ref.namespace):
             if care not in cares:
@@ -208,8 +214,10 @@ class WorkerPools:
             need=decision.need,
             reason=decision.reason.value,
             message=decision.message,
+            reaction_s=outcome.reaction_s,
             figures=msgspec.to_builtins(decision.figures),
         )
+        self._metrics.decided(metadata["namespace"], metadata["name"], decision.reason.value, outcome.reaction_s)
         what = "ScaledUp" if outcome.change > 0 else "ScaledDown"
         await self._reporter.say(body, what, f"From {before} to {before + outcome.change} workers. {decision.message}")
 
@@ -340,6 +348,9 @@ class WorkerPools:
             conditions=merge_conditions(old.get("conditions") or [], conditions, pool.generation, now),
             decisions={} if sight is None else decision_status(old, sight.decision, now),
         )
+        shown = {"desired": "desiredReplicas", "ready": "readyReplicas", "busy": "busy", "idle": "idle"}
+        pods_by_state = {state: int(status.get(field, 0)) for state, field in {**shown, "draining": "draining"}.items()}
+        self._metrics.show(pool.ref.namespace, pool.ref.name, pods_by_state)
         await self._reporter.report(body, status)
 
     async def _report_refusal(self, body: Body, refusal: Refusal) -> None:

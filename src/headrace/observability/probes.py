@@ -11,11 +11,18 @@ def path_of(request: bytes) -> bytes:
     return [*request.split(b" "), b""][1]
 
 
+def plain(text: bytes, content_type: str) -> bytes:
+    """200 with this text."""
+    head = b"HTTP/1.1 200 OK\r\nContent-Type: %s\r\nContent-Length: %d\r\nConnection: close\r\n\r\n"
+    return head % (content_type.encode(), len(text)) + text
+
+
 def response(good: bool | None, told: Mapping[str, object]) -> bytes:
     """200 or 503 with ``told`` as JSON; None: there is no such path."""
     if good is None:
         return b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
     text = json.dumps(told).encode()
-    status = b"200 OK" if good else b"503 Service Unavailable"
-    head = b"HTTP/1.1 %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\nConnection: close\r\n\r\n"
-    return head % (status, len(text)) + text
+    if good:
+        return plain(text, "application/json")
+    head = b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\n"
+    return head + b"Content-Length: %d\r\nConnection: close\r\n\r\n" % len(text) + text
