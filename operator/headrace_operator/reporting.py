@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any
 
 import structlog
 
 from .events import Recorder
 from .kube import ApiProblem, Kube, Resource
-from .status import changed
+from .status import changed, is_bad
 from .store import Kind, Store
-
-_GOOD_WHEN_TRUE: Final = frozenset({"Ready", "BackendReachable", "ScalingActive"})
-_BAD_WHEN_TRUE: Final = frozenset({"Starving", "ScalingLimited"})
 
 _log = structlog.get_logger(__name__)
 
@@ -49,7 +46,7 @@ class Reporter:
                 type=condition["type"], status=condition["status"], reason=condition["reason"],
                 message=condition["message"],
             )  # fmt: skip
-            severity = "Warning" if _is_bad(condition) else "Normal"
+            severity = "Warning" if is_bad(condition) else "Normal"
             await self._recorder.say(body, severity, condition["reason"], condition["message"])  # type: ignore[arg-type]
 
     async def say(self, body: Mapping[str, Any], reason: str, message: str) -> None:
@@ -66,11 +63,5 @@ def _turned(old: list[Mapping[str, Any]], new: list[Mapping[str, Any]]) -> list[
         condition
         for condition in new
         if before.get(condition["type"]) != (condition["status"], condition["reason"])
-        and (condition["type"] in before or condition["type"] == "Ready" or _is_bad(condition))
+        and (condition["type"] in before or condition["type"] == "Ready" or is_bad(condition))
     ]
-
-
-def _is_bad(condition: Mapping[str, Any]) -> bool:
-    if condition["type"] in _GOOD_WHEN_TRUE:
-        return bool(condition["status"] == "False")
-    return condition["type"] in _BAD_WHEN_TRUE and condition["status"] == "True"

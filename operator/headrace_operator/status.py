@@ -28,6 +28,8 @@ MAX_MESSAGE_CHARS: Final = 1024
 
 MAX_RECENT_DECISIONS: Final = 10
 
+_GOOD_WHEN_TRUE: Final = frozenset({"Ready", "BackendReachable", "ScalingActive"})
+_BAD_WHEN_TRUE: Final = frozenset({"Starving", "ScalingLimited"})
 _NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 _REASON: Final = re.compile(r"[A-Z][A-Za-z0-9]{0,63}")
 _CONDITION_STATUSES: Final[dict[bool | None, Literal["True", "False", "Unknown"]]] = {
@@ -89,6 +91,13 @@ def merge_conditions(
             "observedGeneration": generation,
         }
     return list(merged.values())
+
+
+def is_bad(condition: Mapping[str, Any]) -> bool:
+    """Whether somebody should hear of it: it is not as it should be."""
+    if condition.get("type") in _GOOD_WHEN_TRUE:
+        return bool(condition.get("status") == "False")
+    return condition.get("type") in _BAD_WHEN_TRUE and condition.get("status") == "True"
 
 
 def changed(old: Mapping[str, Any] | None, new: Mapping[str, Any]) -> bool:

@@ -59,6 +59,8 @@ def _parser() -> argparse.ArgumentParser:
     # Its options are its own affair: reading them would mean importing it, which a worker has no use for.
     operator = commands.add_parser("operator", help="Run the Kubernetes operator.", add_help=False)
     operator.set_defaults(run=_run_operator)
+    explain = commands.add_parser("explain", help="Say why a WorkerPool has as many pods as it has.", add_help=False)
+    explain.set_defaults(run=_run_explain)
     return parser
 
 
@@ -160,17 +162,24 @@ def _run_worker(options: argparse.Namespace) -> None:
 
 
 def _run_operator(_options: argparse.Namespace, rest: Sequence[str]) -> None:
-    try:
-        import kopf
-        import kubernetes
-    except ImportError as error:
-        raise InvalidInput(
-            "operator", "is not installed here; install it with: pip install 'headrace[operator]'"
-        ) from error
-    del kopf, kubernetes
+    _need_operator("operator")
     from headrace_operator.main import main as run_operator
 
     run_operator(rest)
+
+
+def _run_explain(_options: argparse.Namespace, rest: Sequence[str]) -> None:
+    _need_operator("explain")
+    from headrace_operator.explain import main as run_explain
+
+    run_explain(rest)
+
+
+def _need_operator(command: str) -> None:
+    from importlib.util import find_spec
+
+    if any(find_spec(package) is None for package in ("kopf", "kubernetes")):
+        raise InvalidInput(command, "is not installed here; install it with: pip install 'headrace[operator]'")
 
 
 def _leave(_number: int, _frame: object) -> NoReturn:
