@@ -313,12 +313,8 @@ def _replayed(number: int, entry: Mapping[str, Any]) -> Replayed:
 
 
 def _is_same(entry: Mapping[str, Any], decision: Decision) -> bool:
-    if (entry.get("need"), entry.get("reason")) != (decision.need, decision.reason):
-        return False
-    replicas, before = entry.get("replicas"), decision.figures.replicas
-    # Workers leave step by step, when they have parked: the log tells of each step, on the way to what was decided.
-    is_on_its_way = isinstance(replicas, int) and decision.replicas <= replicas < before
-    return replicas == decision.replicas or is_on_its_way
+    told = (entry.get("replicas"), entry.get("need"), entry.get("reason"))
+    return told == (decision.replicas, decision.need, decision.reason.value)
 
 
 def replay_lines(found: Sequence[Replayed]) -> list[str]:

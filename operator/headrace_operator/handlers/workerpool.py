@@ -210,7 +210,8 @@ class WorkerPools:
             namespace=metadata["namespace"],
             name=metadata["name"],
             before=before,
-            replicas=before + outcome.change,
+            told=before + outcome.change,
+            replicas=decision.replicas,
             need=decision.need,
             reason=decision.reason.value,
             message=decision.message,
@@ -346,7 +347,8 @@ class WorkerPools:
             idle=None if members is None else sum(pod.work.is_idle for pod in members),
             draining=None if members is None else sum(pod.work.is_draining for pod in members),
             conditions=merge_conditions(old.get("conditions") or [], conditions, pool.generation, now),
-            decisions={} if sight is None else decision_status(old, sight.decision, now),
+            # Of a paused pool nothing is carried out, whatever would be decided.
+            decisions={} if sight is None or pool.paused else decision_status(old, sight.decision, now),
         )
         shown = {"desired": "desiredReplicas", "ready": "readyReplicas", "busy": "busy", "idle": "idle"}
         pods_by_state = {state: int(status.get(field, 0)) for state, field in {**shown, "draining": "draining"}.items()}
