@@ -36,6 +36,10 @@ _STOP_TIMEOUT_S = 10.0
 _DOCKER_TIMEOUT_S = 120.0
 _LOAD_TIMEOUT_S = 600.0
 _POLL_S = 0.1
+_INOTIFY_INSTANCES = Path("/proc/sys/fs/inotify/max_user_instances")
+# A node takes about twenty, and 128 are the usual limit of a user: not enough for two clusters of three nodes. With too
+# few, a kubelet ends at once with "too many open files", again and again.
+_ENOUGH_INSTANCES = 1024
 
 
 def command_line(places: Places) -> list[str]:
@@ -60,6 +64,7 @@ def command_line(places: Places) -> list[str]:
 
 def start(places: Places) -> None:
     """Start it unless it runs, and make sure of the nodes' network: an earlier call may have ended in between."""
+    _allow_enough_watches()
     if not (running(places) and _answers(places)):
         stop(places)
         with step("Starting a private dockerd"):
@@ -67,6 +72,14 @@ def start(places: Places) -> None:
             # Containers and networks of an earlier life, if it was killed.
             _remove_contents(places)
     _ensure_network(places)
+
+
+def _allow_enough_watches() -> None:
+    """Raise the kernel's limit if it is too low. It stays so: by the time we go, others may need it as well."""
+    allowed = int(_INOTIFY_INSTANCES.read_text())
+    if allowed < _ENOUGH_INSTANCES:
+        _INOTIFY_INSTANCES.write_text(str(_ENOUGH_INSTANCES))
+        say(f"Raised fs.inotify.max_user_instances from {allowed} to {_ENOUGH_INSTANCES}, which several nodes need.")
 
 
 def stop(places: Places) -> None:
