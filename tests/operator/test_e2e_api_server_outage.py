@@ -14,12 +14,14 @@ from tests.support.operator import (
     AFTER_OUTAGE_TIMEOUT_S,
     api_server_stopped,
     apply,
+    automatic,
     deploy_redis,
     deployments,
     needs_a_shell_on_the_node,
     producing,
     restarts,
     taskqueue,
+    wait_for_size,
     wait_for_workers,
     wait_until_ready,
     worker_pods,
@@ -39,7 +41,13 @@ def test_workers_go_on_while_there_is_no_api_server(namespace, operator):
     needs_a_shell_on_the_node(namespace.cluster)
     deploy_redis(namespace)
     apply(namespace, taskqueue("orders"), workerpool("steady", ["orders"], replicas=WORKERS, concurrency=SLOTS))
-    wait_until_ready(namespace, queues=["orders"], pools=["steady"])
+    # Beside it a pool that follows its load: one worker would have to go meanwhile, and others to come.
+    apply(namespace, taskqueue("bursts"), automatic("auto", ["bursts"], idleSeconds=OUTAGE_S / 2))
+    wait_until_ready(namespace, queues=["orders", "bursts"], pools=["steady", "auto"])
+    with producing(namespace, "bursts") as producer:
+        bursts = producer.enqueue("rest", [OUTAGE_S + 30], [1])
+        producer.wait_until_executing(1)
+        bursts += producer.enqueue("rest", [OUTAGE_S + 30], [1], delay_s=OUTAGE_S)
     (before,) = deployments(namespace, "steady").values()
     restarted = restarts(operator.pods()) | restarts(worker_pods(namespace, "steady"))
     # All at once: a producer outside of the cluster has no way in while the API server is away.
@@ -58,6 +66,10 @@ def test_workers_go_on_while_there_is_no_api_server(namespace, operator):
         records = producer.completed(ids, AFTER_OUTAGE_TIMEOUT_S)
         assert {(record.retry_count, record.history) for record in records} == {(0, ())}
         assert producer.stats().counters["completed"] == TASKS
+    with producing(namespace, "bursts") as producer:
+        records_of_bursts = producer.completed(bursts, AFTER_OUTAGE_TIMEOUT_S)
+        assert {(record.retry_count, record.history) for record in records_of_bursts} == {(0, ())}
+    wait_for_size(namespace, "auto", 0, AFTER_OUTAGE_TIMEOUT_S)
     # Tasks were not only finished in that time, but also claimed. The node's clock is this machine's.
     within = [
         record

@@ -7,35 +7,26 @@ import json
 import pytest
 
 from tests.support.operator import (
+    IDLE_S,
     apply,
+    automatic,
     change,
     condition,
     deploy_redis,
-    deployments,
     event,
     is_ready,
     producing,
     taskqueue,
+    told,
     wait_for,
     wait_for_condition,
+    wait_for_size,
     wait_for_workers,
     wait_until_ready,
-    worker_pods,
     workerpool,
 )
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
-
-IDLE_S = 3
-# One slot for each task: what waits is what is needed.
-EAGER = {"concurrency": 1, "targetDrainSeconds": 0.01, "backlogPerWorker": 1, "idleSeconds": IDLE_S, "graceSeconds": 1}
-
-
-def automatic(name, queues, **spec):
-    """A pool whose size is not fixed."""
-    found = workerpool(name, queues, **{**EAGER, **spec})
-    del found["spec"]["replicas"]
-    return found
 
 
 @pytest.fixture
@@ -52,11 +43,6 @@ def producer(ground):
         yield found
 
 
-def told(namespace, pool):
-    """How many pods the pool's Deployments have been told to have."""
-    return sum(each["spec"]["replicas"] for each in deployments(namespace, pool).values())
-
-
 def status(namespace, pool):
     return namespace.get("workerpool", pool)["status"]
 
@@ -64,13 +50,6 @@ def status(namespace, pool):
 def largest(namespace, pool):
     """The most pods that were decided on lately. How soon each of them runs is the machine's affair."""
     return max(each["replicas"] for each in status(namespace, pool)["recentDecisions"])
-
-
-def wait_for_size(namespace, pool, number):
-    def has_size():
-        return told(namespace, pool) == number and len(worker_pods(namespace, pool)) == number
-
-    wait_for(has_size, f"the pool did not come to {number} pods")
 
 
 # ── with the load ────────────────────────────────────────────────────────────────────────────────────

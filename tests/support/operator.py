@@ -108,6 +108,18 @@ def workerpool(name: str, queues: Sequence[str], *, replicas: int = 1, **spec: A
     return _custom_resource("WorkerPool", name, usual | spec)
 
 
+IDLE_S = 3
+# One slot for each task: what waits is what is needed. And a grace period that is shorter than most tasks.
+_EAGER = {"concurrency": 1, "targetDrainSeconds": 0.01, "backlogPerWorker": 1, "idleSeconds": IDLE_S, "graceSeconds": 1}
+
+
+def automatic(name: str, queues: Sequence[str], **spec: Any) -> dict[str, Any]:
+    """A WorkerPool whose size follows its load: a worker for each task."""
+    found = workerpool(name, queues, **{**_EAGER, **spec})
+    del found["spec"]["replicas"]
+    return found
+
+
 def secret(name: str, **values: str) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name}, "stringData": values}
 
@@ -341,6 +353,11 @@ def deployments(namespace: Namespace, pool: str) -> dict[str, dict[str, Any]]:
     return {each["metadata"]["labels"]["headrace.dev/revision"]: each for each in found}
 
 
+def told(namespace: Namespace, pool: str) -> int:
+    """How many pods the pool's Deployments have been told to have."""
+    return sum(each["spec"]["replicas"] for each in deployments(namespace, pool).values())
+
+
 def worker_pods(namespace: Namespace, pool: str) -> list[dict[str, Any]]:
     """The pool's pods that are not about to go."""
     return namespace.pods(f"headrace.dev/pool={pool}")
@@ -357,6 +374,15 @@ def wait_for_workers(
 
     wait_for(there, f"the pool {pool} did not get to {number} ready workers", timeout_s)
     return worker_pods(namespace, pool)
+
+
+def wait_for_size(namespace: Namespace, pool: str, number: int, timeout_s: float = CONDITION_TIMEOUT_S) -> None:
+    """Until there shall be exactly so many pods, and are."""
+
+    def has_size() -> bool:
+        return told(namespace, pool) == number and len(worker_pods(namespace, pool)) == number
+
+    wait_for(has_size, f"the pool {pool} did not come to {number} pods", timeout_s)
 
 
 def is_ready(pod: Mapping[str, Any]) -> bool:
