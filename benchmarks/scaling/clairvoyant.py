@@ -52,6 +52,9 @@ class Clairvoyant:
         self._tasks = [(task.at_s, rank[task.level], task.duration_s) for task in trace.tasks]
         self._at_s = [task.at_s for task in trace.tasks]
         self._enough = 0
+        self._spare = 0
+        self._weighed_s = -math.inf
+        """When it was last found out how many are enough, which takes long: not for each task that comes."""
 
     def look(self, pool: Pool) -> Verdict:
         settings, waiting, current = self._settings, pool.n_waiting, len(pool.workers)
@@ -68,8 +71,11 @@ class Clairvoyant:
             leaving = sum(each >= settings.idle_seconds - _A_LITTLE_S for each in idle_s)
             replicas = max(current - leaving, min(settings.min_replicas, settings.max_replicas))
 
-        self._enough = self._least(pool, workers, 0, replicas, settings.idle_seconds, guess=self._enough)
-        spare = max(0, replicas - max(self._enough, settings.min_replicas))
+        is_due = pool.now_s - self._weighed_s >= LOOKS_EVERY_S - _A_LITTLE_S
+        if is_due or replicas != current or (waiting and self._spare):
+            self._enough = self._least(pool, workers, 0, replicas, settings.idle_seconds, guess=self._enough)
+            self._weighed_s = pool.now_s
+        spare = self._spare = max(0, replicas - max(self._enough, settings.min_replicas))
         room: int | None = None
         if not waiting:
             room = max(0, (replicas - spare) * settings.concurrency - pool.executing)

@@ -25,6 +25,7 @@ SAMPLE_S: Final = 10.0
 _READY, _END, _LOOK = range(3)
 _RUNS_REMEMBERED: Final = 1000
 """As in `settle.lua`."""
+_TOLD_EVERY_S: Final = 600.0
 _LONGEST_AFTER_S: Final = 86400.0
 """A scaler that still has pods so long after the last task has ended would have them for ever."""
 
@@ -126,10 +127,13 @@ class Run(NamedTuple):
 class Simulation(Pool):
     """One load on one pool."""
 
-    def __init__(self, trace: Trace, scaler: Scaler, settings: Settings) -> None:
+    def __init__(
+        self, trace: Trace, scaler: Scaler, settings: Settings, progress: Callable[[float], None] | None = None
+    ) -> None:
         super().__init__(settings, trace.levels)
         self._trace = trace
         self._scaler = scaler
+        self._progress = progress
         self._events: list[tuple[float, int, int, Worker | None, Task | None]] = []
         self._order = 0
         self._idle: OrderedDict[int, Worker] = OrderedDict()
@@ -149,7 +153,7 @@ class Simulation(Pool):
         self._changes: list[tuple[float, int]] = []
         self._samples: list[int] = []
 
-    def run(self, progress: Callable[[float], None] | None = None) -> Run:
+    def run(self) -> Run:
         """From the first task until the last has ended and nothing but the minimum is left."""
         tasks, events = self._trace.tasks, self._events
         last_s = tasks[-1].at_s if tasks else 0.0
@@ -165,9 +169,11 @@ class Simulation(Pool):
                 if next_s > last_s + _LONGEST_AFTER_S:
                     raise RuntimeError("the pool does not come to rest")
                 self._happen()
-            if progress and self.now_s - told_s > 600:
+            if self._progress and self.now_s - told_s > _TOLD_EVERY_S:
                 told_s = self.now_s
-                progress(min(1.0, self.now_s / last_s) if last_s else 1.0)
+                self._progress(min(1.0, self.now_s / last_s) if last_s else 1.0)
+        if self._progress:
+            self._progress(1.0)
         return Run(
             tasks=self.ended,
             pod_s=self._pod_s,
