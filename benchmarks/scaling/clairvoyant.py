@@ -21,7 +21,7 @@ have not been needed for the last ``idle_seconds``.
 
 So it has the fewest pods, moment by moment, with which everything still begins in time. It is not proven to be the
 plan with the least waste, and it is not: who keeps a pod at work that is not needed wastes nothing by the measure's
-letter, while this one sets the pod aside and pays ``idle_seconds`` for it. It is late only when the maximum forces it.
+letter, while this one sets the pod aside and pays ``idle_seconds`` for it.
 """
 
 from __future__ import annotations
