@@ -1,0 +1,1 @@
+"""How well the number of workers follows the load: days of tasks against the operator's own decision, on no cluster."""
