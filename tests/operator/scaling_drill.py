@@ -387,6 +387,7 @@ class Drill:
         lines: list[str] = []
         for finding in verdict.findings[:_MOST_TOLD]:
             lines += [f"{finding.charge}: {finding.sentence}", *told(stories[finding.task_id], self._began_s)]
+            lines += _others_of_its_worker(finding, stories, self._began_s)
             lines += self._decisions_around(finding)
         if more := len(verdict.findings) - _MOST_TOLD:
             lines += [f"… and {more} more"] if more > 0 else []
@@ -455,6 +456,21 @@ def _is_about(line: LogLine, deployment: str, pool: str) -> bool:
     said = line.said
     pods = said["pods"] if isinstance(said.get("pods"), list) else []
     return deployment == said.get("deployment") or pool == said.get("name") or any(deployment in pod for pod in pods)
+
+
+def _others_of_its_worker(finding: Finding, stories: Mapping[str, Story], since_s: float) -> Iterator[str]:
+    """What the same pod's workers did with other tasks at that time: one that still did something was alive."""
+    if finding.at_s is None or not finding.pod:
+        return
+    moments = [
+        (moment, story.task_id)
+        for story in stories.values()
+        for moment in story.moments
+        if moment.worker.startswith(finding.pod) and abs(moment.at_s - finding.at_s) <= 2 * LEASE["seconds"]
+    ]
+    for moment, task_id in sorted(moments, key=lambda each: each[0].at_s):
+        if task_id != finding.task_id:
+            yield f"  {moment.at_s - since_s:8.2f} s  {moment.worker}: {moment.what} {task_id}"
 
 
 def _events(producer: Producer) -> list[tuple[float, tuple[str, str, str, int, str, str]]]:
