@@ -120,7 +120,7 @@ def test_a_delayed_task_finds_a_worker_when_it_is_due(ground, producer):
 def test_tasks_that_no_worker_of_the_pool_can_run_ask_for_none(ground, producer):
     apply(ground, automatic("plain", ["orders"]), automatic("gpu", ["orders"], capabilities=["gpu"]))
     wait_until_ready(ground, pools=["plain", "gpu"])
-    ids = producer.enqueue("nothing", [1], [2], capabilities=["gpu"])
+    ids = producer.enqueue("nothing", [1], [2], required_capabilities=["gpu"])
     producer.completed(ids)
     assert status(ground, "plain").get("recentDecisions", []) == []
     assert status(ground, "gpu")["recentDecisions"]
