@@ -20,7 +20,7 @@ from tests.cluster.places import Places
 from tests.cluster.problem import ClusterProblem
 from tests.cluster.process import run
 from tests.cluster.traces import machine_wide, traces
-from tests.support.kubernetes_fixtures import BRINGING_UP
+from tests.support.kubernetes_fixtures import BRINGING_UP, TEST_CLUSTER
 from tests.support.one_run import Run
 from tests.support.waiting import wait_until
 
@@ -33,7 +33,9 @@ pytestmark = [
 ]
 
 REPOSITORY = Path(__file__).parents[2]
-FIRST, SECOND = "headrace-test-1", "headrace-test-2"
+# Two checkouts of one machine that test at the same time have names of their own.
+PREFIX = os.environ.get(TEST_CLUSTER) or "headrace-test"
+FIRST, SECOND = f"{PREFIX}-1", f"{PREFIX}-2"
 NODES = 3
 READY_TIMEOUT_S = 300.0
 SERVE = "python3 -m http.server 8000"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,7 +34,7 @@ def traces(places: Places) -> Traces:
         mounts=_mounts(places, [*processes, "self"]),
         interfaces=_interfaces(places),
         rules=_rules(places),
-        cgroups=frozenset(str(path) for path in Path("/sys/fs/cgroup").glob(f"**/{places.network}")),
+        cgroups=_cgroups(places),
         run_files=frozenset(str(path) for path in [places.run] if path.exists()),
     )
 
@@ -86,6 +87,12 @@ def _mounts(places: Places, processes: list[str]) -> frozenset[str]:
             continue
         found |= {line for line in lines if str(places.run) in line or str(places.docker_data) in line}
     return frozenset(found)
+
+
+def _cgroups(places: Places) -> frozenset[str]:
+    # Control groups come and go while one looks; unlike a glob, a walk passes over those that are gone.
+    walk = os.walk("/sys/fs/cgroup")
+    return frozenset(f"{folder}/{places.network}" for folder, folders, _ in walk if places.network in folders)
 
 
 def _interfaces(places: Places) -> frozenset[str]:

@@ -57,6 +57,8 @@ MOST_OUTSTANDING = 25
 _TRIES = 5
 _STEP_S = 0.5
 _TELL_EVERY_S = 10.0
+_STUCK_AFTER_S = 600.0
+"""Nothing has been scaled down and no revision has gone for so long, while bursts come and go."""
 _MOST_TOLD = 10
 _AROUND_S = 6.0
 _DECISIONS = (
@@ -217,7 +219,7 @@ class Drill:
         self.kills = 0
         self.deletions = 0
 
-    def set_up(self) -> None:
+    def _set_up(self) -> None:
         """Queues and pools; Redis is there."""
         made = []
         for pool in self.pools:
@@ -231,6 +233,7 @@ class Drill:
     def run(self) -> tuple[Verdict, Row]:
         """Until all of it has been done; then until the last task has ended and the last worker has gone."""
         with following(self._log, self._deployments, self._pods):
+            self._set_up()
             self._load.start()
             try:
                 self._disturb()
@@ -251,10 +254,15 @@ class Drill:
     def _disturb(self) -> None:
         extent = self.extent
         deadline_s = time.monotonic() + extent.within_s
+        moved_at_s, seen = time.monotonic(), (0, 0)
         while not self._is_enough():
             if self._load.problem is not None:
                 raise self._load.problem
             assert time.monotonic() < deadline_s, f"after {extent.within_s:g} s: {self._progress()}"
+            if (now := (self.scale_downs(), self.rollouts())) != seen:
+                moved_at_s, seen = time.monotonic(), now
+            stuck = f"nothing has moved for {_STUCK_AFTER_S:g} s; does the operator run? {self._progress()}"
+            assert time.monotonic() < moved_at_s + _STUCK_AFTER_S, stuck
             # All of it is spread over the whole time, beginning soon: one of each is due at the start.
             share = min(1.0, self.scale_downs() / extent.scale_downs)
             if self._changes < 1 + share * (extent.rollouts - 1):

@@ -35,9 +35,7 @@ def test_scaling(namespace, operator, record_property):
     seed = random.SystemRandom().randrange(1_000_000)
     record_property("seed", seed)
     print(f"\nseed: {seed}", flush=True)
-    drill = Drill(namespace, operator.namespace, EXTENT, seed)
-    drill.set_up()
-    verdict, row = drill.run()
+    verdict, row = Drill(namespace, operator.namespace, EXTENT, seed).run()
     write(row)
     assert verdict.completed == verdict.tasks
     assert (row.lost, row.settled_twice, verdict.interrupted, verdict.count("attempt spent")) == (0, 0, 0, 0)

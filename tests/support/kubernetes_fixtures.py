@@ -21,7 +21,8 @@ from tests.support.one_run import RUN, Run, begins_here
 from tests.support.operator import NAMESPACE as OPERATOR_NAMESPACE
 from tests.support.operator import Operator
 
-CLUSTER = os.environ.get("HEADRACE_TEST_CLUSTER") or "headrace-e2e"
+TEST_CLUSTER = "HEADRACE_TEST_CLUSTER"
+CLUSTER = os.environ.get(TEST_CLUSTER) or "headrace-e2e"
 # Two nodes for pods beside the control plane, so that pods and their Redis are on different ones.
 NODES = 3
 KEEP_CLUSTER = "HEADRACE_KEEP_CLUSTER"
