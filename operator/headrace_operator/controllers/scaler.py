@@ -297,8 +297,8 @@ class Scaler:
                     raise
                 if not insist:
                     return False  # the change that came between is looked at next
-                latest = await self._kube.get(DEPLOYMENTS, namespace, name)
-                if _told(latest) != told or latest["metadata"]["uid"] != metadata["uid"]:
+                latest = await self._latest(found)
+                if latest is None or _told(latest) != told:
                     return False
                 version = latest["metadata"]["resourceVersion"]
                 continue
@@ -307,6 +307,14 @@ class Scaler:
             _log.info("scaled", namespace=namespace, deployment=name, before=told, replicas=replicas)
             return True
         return False
+
+    async def _latest(self, found: Body) -> Body | None:
+        """The Deployment as it is now. Asked for by a listing, to which there is a right anyway."""
+        metadata = found["metadata"]
+        listed = await self._kube.list(
+            DEPLOYMENTS, metadata["namespace"], f"{REVISION_LABEL}={metadata['labels'][REVISION_LABEL]}"
+        )
+        return next((each for each in listed if each["metadata"]["uid"] == metadata["uid"]), None)
 
     def _remember(self, found: Body, replicas: int, scaled: Mapping[str, Any]) -> None:
         """The next look may come before the watch has told of our own change."""
