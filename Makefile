@@ -51,7 +51,7 @@ format: $(INSTALLED) ## Format the code and apply the safe fixes
 
 # Most tests wait for something most of the time, so there are more processes than cores. They are handed out in the
 # order that tests/support/order.py gives them; the groups are of tests that cannot run side by side.
-JOBS ?= 6
+JOBS ?= 5
 IN_PARALLEL := --numprocesses $(JOBS) --dist loadgroup --no-loadscope-reorder
 
 .PHONY: test
