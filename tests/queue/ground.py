@@ -23,7 +23,6 @@ from headrace.queue.transport import ScriptCall, Transport
 from tests.support.redis_server import RedisServer
 from tests.support.topology import Installation
 
-
 SCRIPTS = sorted(
     file.name.removesuffix(".lua")
     for file in resources.files("headrace.queue").joinpath("lua").iterdir()
