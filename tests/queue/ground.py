@@ -123,8 +123,8 @@ def ground_of(servers: Installation) -> Iterator[Ground]:
             stack.callback(lambda: runner.run(connection.aclose()))
             transport = LoopTransport(runner, Transport(connection))
         ground = Ground(servers, clients, transport)
-        # A call whose script a server does not know yet is sent again, after those that it came with: a claim would then
-        # be told of before the settle that goes with it, once in the life of a server.
+        # A call whose script a server does not know yet is sent again, after those that it came with: once in the life
+        # of a server, a claim would be told of before the settle that goes with it.
         for name in SCRIPTS:
             ground.load(script(name).source.decode())
         ground.clear()  # what an earlier machine may have left behind is not this one's fault
