@@ -129,9 +129,9 @@ endef
 lock: ## Write the lock files anew from pyproject.toml
 	@test -x $(BIN)/pip-compile \
 		|| { echo "pip-compile is missing: run make setup first." >&2; exit 1; }
-	$(call write-lock,requirements.lock,Everything that runs here,--extra dev --extra operator pyproject.toml tools/any-python.in)
-	$(call write-lock,worker_image/requirements.lock,What the worker image holds,pyproject.toml tools/any-python.in)
-	$(call write-lock,requirements-operator.lock,What the image of operator and API holds,--extra operator pyproject.toml tools/any-python.in)
+	$(call write-lock,requirements.lock,Everything that runs here,--extra dev --extra operator --extra metrics --extra tracing pyproject.toml tools/any-python.in)
+	$(call write-lock,worker_image/requirements.lock,What the worker image holds,--extra metrics --extra tracing pyproject.toml tools/any-python.in)
+	$(call write-lock,requirements-operator.lock,What the image of operator and API holds,--extra operator --extra tracing pyproject.toml tools/any-python.in)
 	$(call write-lock,requirements-build.lock,What the images' wheels are built with,--only-build-deps --build-deps-for wheel pyproject.toml)
 
 .PHONY: clean
