@@ -98,9 +98,12 @@ images-load: $(INSTALLED) ## Build the images and bring them into that cluster
 durability: setup ## Crash Redis in every setup and count what was lost; writes docs/reliability.md
 	$(BIN)/python -m tests.chaos.durability --publish
 
+# `make demo KEEP=1` keeps the cluster and says how to look around in it.
+KEEP ?=
+
 .PHONY: demo
-demo: setup ## Run the demonstration
-	$(BIN)/python -m examples.demo
+demo: setup ## Show a burst of tasks and its workers on a cluster of its own, which goes again (KEEP=1: stays)
+	@$(BIN)/python -m examples.demo $(if $(KEEP),--keep)
 
 # `make bench BENCH="--quick --peers headrace,bullmq"` tries something out; the default run is what is published.
 BENCH ?= --appendonly both --publish --output build/bench.json

@@ -18,7 +18,12 @@ import pytest
 from tests.support.redis_server import RedisServer
 from tests.support.topology import TOPOLOGIES, Installation, Topology, installed
 
-pytest_plugins = ["tests.support.one_run", "tests.support.kubernetes_fixtures", "tests.support.order"]
+pytest_plugins = [
+    "tests.support.one_run",
+    "tests.support.kubernetes_fixtures",
+    "tests.support.operator_fixtures",
+    "tests.support.order",
+]
 
 # How long an example takes says more about the machine's other work than about ours.
 hypothesis.settings.register_profile("patient", deadline=None)

@@ -1,1 +1,1 @@
-"""``make demo``: a burst of tasks on five levels, two worker processes, live progress."""
+"""``make demo``: a Kubernetes cluster, the chart, a burst of tasks, and workers from none to none."""

@@ -117,7 +117,7 @@ EXPLAINED = (
 
 
 @pytest.mark.parametrize("field", EXPLAINED)
-def test_kubectl_explains_every_field(cluster, crds, field):
+def test_kubectl_explains_every_field(cluster, operator, field):
     anywhere = Namespace(cluster, "default")
 
     def said_of_it() -> str:

@@ -29,17 +29,17 @@ from tests.cluster.problem import ClusterProblem
 from tests.cluster.process import run, succeeds
 from tests.e2e.test_by_hand import kill_container
 from tests.support import images
+from tests.support.chart import Release
 from tests.support.kubernetes import CONDITION_TIMEOUT_S, Namespace
 
 REPOSITORY = Path(__file__).parents[2]
 CRDS = REPOSITORY / "crds"
 EXAMPLES = REPOSITORY / "examples"
-CLUSTER_WIDE = REPOSITORY / "operator" / "deploy" / "cluster-wide.yaml"
-ONE_NAMESPACE = REPOSITORY / "operator" / "deploy" / "one-namespace.yaml"
 
 NAMESPACE = "headrace-system"
 NAME = "headrace-operator"
-OPERATOR_PODS = f"app.kubernetes.io/name={NAME}"
+"""What the chart calls the operator's Deployment, Lease and roles in a release that is called `headrace`."""
+OPERATOR_PODS = "app.kubernetes.io/name=headrace,app.kubernetes.io/component=operator"
 SAMPLE_TASKS = "headrace_samples.tasks:app"
 
 # Every question to kubectl is a process of its own, and the cluster shares this machine: ask less often than one could.
@@ -186,11 +186,11 @@ _DURABLE = {
 class Producer:
     """Tasks for one queue, from outside of the cluster."""
 
-    def __init__(self, app: Headrace, queue: str, port: int) -> None:
+    def __init__(self, app: Headrace, queue: str, url: str) -> None:
         self.app = app.blocking
         self.queue = queue
         self._headrace = app
-        self._port = port
+        self._url = url
 
     def enqueue(self, task: str, *arguments: Sequence[Any], **options: Any) -> list[str]:
         """One task for each list of arguments; the answer is their ids."""
@@ -247,7 +247,7 @@ class Producer:
 
     def for_queue(self, queue: str) -> Producer:
         """The same for another queue, over the same connections."""
-        return Producer(self._headrace, queue, self._port)
+        return Producer(self._headrace, queue, self._url)
 
     def events(self) -> Iterator[tuple[float, tuple[str, str, str, int, str, str]]]:
         """What happened to tasks, the oldest first: when, and id, kind, level, attempt, worker, detail."""
@@ -265,16 +265,17 @@ class Producer:
             return bool(client.sismember(queue_names_key(self._headrace.tenant), self.queue))
 
     def _redis(self) -> redis.Redis:
-        return redis.Redis(port=self._port)
+        return redis.Redis.from_url(self._url)
 
 
 @contextlib.contextmanager
 def producing(namespace: Namespace, queue: str, *, tenant: str | None = None) -> Iterator[Producer]:
     """A producer for a queue on the namespace's Redis, as long as neither Redis nor the API server goes away."""
     with namespace.forwarded("service/redis", 6379) as port:
-        app = Headrace(f"redis://127.0.0.1:{port}/0", tenant=tenant or namespace.name)
+        url = f"redis://127.0.0.1:{port}/0"
+        app = Headrace(url, tenant=tenant or namespace.name)
         try:
-            yield Producer(app, queue, port)
+            yield Producer(app, queue, url)
         finally:
             app.blocking.close()
 
@@ -475,6 +476,7 @@ class Operator:
 
     def __init__(self, namespace: Namespace, notes: Path | None = None) -> None:
         self.namespace = namespace
+        self.release = Release(namespace)
         self.requests: set[Request] = set()
         """What it has asked the API server for, as far as its logs have been read."""
         self.refusals: list[str] = []
@@ -483,17 +485,20 @@ class Operator:
         self._notes = notes
         """Where all of this is noted, if several processes read the logs."""
 
-    def deploy(self, manifest: str) -> None:
-        """Apply its manifest, with the requests in its log, and wait until it leads."""
+    def install(self, values: Mapping[str, Any] | None = None) -> None:
+        """Install the chart, with the requests in the operator's log, and wait until it leads."""
         # Nothing of an earlier run: an image that has kept its name would not be started, and a Lease not be created.
         self.remove()
-        self.namespace.apply(replaced(manifest, "--log-level=info", "--log-level=debug"))
+        given = dict(values or {})
+        given["operator"] = {"logLevel": "debug"} | given.get("operator", {})
+        self.release.install(given)
         self.wait_until_it_leads()
 
     def remove(self) -> None:
-        """Delete its Deployment and its Lease; accounts and roles stay."""
-        for what in (f"deployment/{NAME}", f"lease/{NAME}"):
-            self.namespace.kubectl("delete", what, "--ignore-not-found", "--wait=false")
+        """Uninstall the chart, and delete the Lease, which is the operator's own."""
+        if self.release.is_there():
+            self.release.uninstall()
+        self.namespace.kubectl("delete", f"lease/{NAME}", "--ignore-not-found", "--wait=false")
         self._wait_until_no_pod_is_left()
 
     def wait_until_it_leads(self, timeout_s: float = CONDITION_TIMEOUT_S) -> None:

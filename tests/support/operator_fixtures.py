@@ -1,4 +1,4 @@
-"""Fixtures for the operator in a cluster: the CRDs and the operator once per run, and its words when a test fails."""
+"""Fixtures for the operator in a cluster: the chart once per run, and the operator's words when a test fails."""
 
 from __future__ import annotations
 
@@ -11,25 +11,12 @@ from tests.cluster.problem import ClusterProblem
 from tests.support.kubernetes import Namespace
 from tests.support.kubernetes_fixtures import OPERATOR
 from tests.support.one_run import Run
-from tests.support.operator import CLUSTER_WIDE, CRDS, NAMESPACE, Operator
+from tests.support.operator import NAMESPACE, Operator
 
 
 @pytest.fixture(scope="session")
-def crds(cluster: Cluster, one_run: Run) -> None:
-    """Our custom resources, as the files in ``crds/`` have them now."""
-    one_run.once("crds", lambda: _establish(Namespace(cluster, "default")))
-
-
-def _establish(anywhere: Namespace) -> None:
-    # On the server's side, because a schema with all its descriptions does not fit into an annotation.
-    anywhere.kubectl("apply", "--server-side", "--force-conflicts", f"--filename={CRDS}")
-    names = anywhere.kubectl("get", f"--filename={CRDS}", "--output=name").split()
-    anywhere.wait_for("condition=Established", *names)
-
-
-@pytest.fixture(scope="session")
-def cluster_wide_operator(cluster: Cluster, crds: None, one_run: Run) -> Operator:
-    """The operator as ``operator/deploy/cluster-wide.yaml`` has it. Tests ask for ``operator``."""
+def cluster_wide_operator(cluster: Cluster, one_run: Run) -> Operator:
+    """The operator for all namespaces, and the CRDs, as the chart installs them. Tests ask for ``operator``."""
     installed = Operator(Namespace(cluster, NAMESPACE), one_run.folder / "operator-notes.json")
     one_run.once(OPERATOR, lambda: _install(installed))
     return installed
@@ -37,7 +24,7 @@ def cluster_wide_operator(cluster: Cluster, crds: None, one_run: Run) -> Operato
 
 def _install(operator: Operator) -> None:
     try:
-        operator.deploy(CLUSTER_WIDE.read_text())
+        operator.install()
         # Its first requests, before another process begins to read later ones.
         operator.read_logs()
     except (AssertionError, ClusterProblem) as error:
