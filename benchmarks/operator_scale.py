@@ -47,7 +47,7 @@ from tests.cluster.problem import ClusterProblem
 from tests.cluster.process import run
 from tests.cluster.screen import say, step
 from tests.support.kubernetes import Namespace
-from tests.support.operator import CLUSTER_WIDE, CRDS, NAME, NAMESPACE, Operator, deploy_redis, taskqueue, workerpool
+from tests.support.operator import NAME, NAMESPACE, Operator, deploy_redis, taskqueue, workerpool
 
 QUEUES_PER_POOL: Final = 2
 
@@ -134,18 +134,14 @@ def _positive(text: str) -> int:
 
 
 def _fresh_operator(cluster: Cluster) -> Operator:
-    """The operator, just started, at the log level of its manifest: requests in a log would cost time."""
+    """The operator, just started, at the log level that the chart has: requests in a log would cost time."""
     operator = Operator(Namespace(cluster, NAMESPACE))
     stands = operator.namespace.kubectl("get", "deployment", NAME, "--ignore-not-found", "--output=name").strip()
-    with step("Starting the operator anew" if stands else "Deploying the CRDs and the operator"):
+    with step("Starting the operator anew" if stands else "Installing the chart"):
         if stands:
             operator.namespace.kubectl("rollout", "restart", f"deployment/{NAME}")
         else:
-            anywhere = Namespace(cluster, "default")
-            anywhere.kubectl("apply", "--server-side", "--force-conflicts", f"--filename={CRDS}")
-            names = anywhere.kubectl("get", f"--filename={CRDS}", "--output=name").split()
-            anywhere.wait_for("condition=Established", *names)
-            operator.namespace.apply(CLUSTER_WIDE)
+            operator.release.install()
         operator.wait_until_it_leads()
         operator.leader()
     return operator

@@ -44,8 +44,6 @@ from tests.cluster.screen import say, step
 from tests.support.following import DELETED_AT, POOL, REPLICAS, LogLine, OperatorLog, Sighting, Watch, following
 from tests.support.kubernetes import Namespace
 from tests.support.operator import (
-    CLUSTER_WIDE,
-    CRDS,
     NAME,
     NAMESPACE,
     Operator,
@@ -216,12 +214,8 @@ def _operator(cluster: Cluster) -> Operator:
     operator = Operator(Namespace(cluster, NAMESPACE))
     stands = operator.namespace.kubectl("get", "deployment", NAME, "--ignore-not-found", "--output=name").strip()
     if not stands:
-        with step("Deploying the CRDs and the operator"):
-            anywhere = Namespace(cluster, "default")
-            anywhere.kubectl("apply", "--server-side", "--force-conflicts", f"--filename={CRDS}")
-            names = anywhere.kubectl("get", f"--filename={CRDS}", "--output=name").split()
-            anywhere.wait_for("condition=Established", *names)
-            operator.namespace.apply(CLUSTER_WIDE)
+        with step("Installing the chart"):
+            operator.release.install()
     operator.wait_until_it_leads()
     return operator
 

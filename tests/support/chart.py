@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from tests.cluster import versions
 from tests.cluster.process import run, succeeds
 from tests.support.kubernetes import Namespace
 
@@ -34,21 +35,39 @@ class Release:
         return self._changed("install", values, "--create-namespace", *flags)
 
     def upgrade(self, values: Mapping[str, Any] | None = None, *flags: str) -> str:
-        """Bring it to these values, and wait until it is ready."""
-        return self._changed("upgrade", values, *flags)
+        """Change these values, and wait until it is ready."""
+        return self._changed("upgrade", values, "--reuse-values", *flags)
+
+    def values(self) -> dict[str, Any]:
+        """What it was told so far."""
+        found: dict[str, Any] = json.loads(
+            self._helm("get", "values", self.name, "--output=json", timeout_s=_CALL_TIMEOUT_S)
+        )
+        return found
 
     def rollback(self) -> None:
         """Bring it back to the revision before this one."""
         self._helm("rollback", self.name, "--wait", f"--timeout={_WAIT_TIMEOUT_S:g}s", timeout_s=_WAIT_TIMEOUT_S + 30)
 
     def test(self, *flags: str, timeout_s: float = _WAIT_TIMEOUT_S) -> str:
-        """What `helm test` says, with the logs of its pods."""
-        return self._helm("test", self.name, "--logs", f"--timeout={timeout_s:g}s", *flags, timeout_s=timeout_s + 30)
+        """What `helm test` says. If it fails, the log of its pod is in the problem."""
+        return self._helm("test", self.name, f"--timeout={timeout_s:g}s", *flags, timeout_s=timeout_s + 30)
 
     def uninstall(self) -> str:
         """Remove it. What it leaves is in the answer."""
         waited = ("--wait", f"--timeout={_WAIT_TIMEOUT_S:g}s")
         return self._helm("uninstall", self.name, *waited, timeout_s=_WAIT_TIMEOUT_S + 30)
+
+    def template(self, values: Mapping[str, Any] | None = None) -> str:
+        """All of its objects, as `helm template` writes them for those who apply them by themselves."""
+        given = ["--values=-"] if values else []
+        return self._helm(
+            *("template", self.name, str(CHART), f"--values={LOCAL_IMAGES}", *given),
+            # It asks no cluster, and a helm that was built from its modules takes an old Kubernetes for granted.
+            f"--kube-version={versions.KUBERNETES}",
+            timeout_s=_CALL_TIMEOUT_S,
+            stdin=json.dumps(values) if values else None,
+        )
 
     def is_there(self) -> bool:
         """Whether helm knows it, in whatever state."""

@@ -44,7 +44,7 @@ class Namespace:
         """Begin its removal. Nobody waits for it: names are not used twice."""
         # Workers that wait for their grace period to end would only keep the next test's pods from the processor.
         self.kubectl("delete", "pods", "--all", "--grace-period=0", "--force", "--wait=false")
-        self.kubectl("delete", "namespace", self.name, "--wait=false")
+        self.kubectl("delete", "namespace", self.name, "--ignore-not-found", "--wait=false")
 
     # ── changing and waiting ─────────────────────────────────────────────────────────────────────────
 

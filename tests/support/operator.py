@@ -33,7 +33,6 @@ from tests.support.chart import Release
 from tests.support.kubernetes import CONDITION_TIMEOUT_S, Namespace
 
 REPOSITORY = Path(__file__).parents[2]
-CRDS = REPOSITORY / "crds"
 EXAMPLES = REPOSITORY / "examples"
 
 NAMESPACE = "headrace-system"
@@ -271,13 +270,27 @@ class Producer:
 @contextlib.contextmanager
 def producing(namespace: Namespace, queue: str, *, tenant: str | None = None) -> Iterator[Producer]:
     """A producer for a queue on the namespace's Redis, as long as neither Redis nor the API server goes away."""
-    with namespace.forwarded("service/redis", 6379) as port:
-        url = f"redis://127.0.0.1:{port}/0"
-        app = Headrace(url, tenant=tenant or namespace.name)
-        try:
-            yield Producer(app, queue, url)
-        finally:
-            app.blocking.close()
+    with (
+        namespace.forwarded("service/redis", 6379) as port,
+        _producing(f"redis://127.0.0.1:{port}/0", queue, tenant or namespace.name) as producer,
+    ):
+        yield producer
+
+
+@contextlib.contextmanager
+def producing_on(release: Release, namespace: Namespace, queue: str) -> Iterator[Producer]:
+    """The same on the Redis of a release, for a queue of that namespace."""
+    with release.redis_forwarded() as url, _producing(url, queue, namespace.name) as producer:
+        yield producer
+
+
+@contextlib.contextmanager
+def _producing(url: str, queue: str, tenant: str) -> Iterator[Producer]:
+    app = Headrace(url, tenant=tenant)
+    try:
+        yield Producer(app, queue, url)
+    finally:
+        app.blocking.close()
 
 
 # ── looking at objects ───────────────────────────────────────────────────────────────────────────────

@@ -12,6 +12,7 @@ from tests.support.kubernetes import Namespace
 from tests.support.kubernetes_fixtures import OPERATOR
 from tests.support.one_run import Run
 from tests.support.operator import NAMESPACE, Operator
+from tests.support.volume import remove_volume, values_with_a_volume
 
 
 @pytest.fixture(scope="session")
@@ -24,7 +25,9 @@ def cluster_wide_operator(cluster: Cluster, one_run: Run) -> Operator:
 
 def _install(operator: Operator) -> None:
     try:
-        operator.install()
+        operator.remove()
+        remove_volume(operator.namespace)
+        operator.install(values_with_a_volume(operator.namespace))
         # Its first requests, before another process begins to read later ones.
         operator.read_logs()
     except (AssertionError, ClusterProblem) as error:
