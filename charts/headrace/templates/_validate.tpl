@@ -54,6 +54,9 @@ redis.perTaskQueue is true, so the chart has no use for a Redis; set redis.enabl
 {{- else if not (or $redis.enabled $redis.perTaskQueue $external.url $external.existingSecret $external.hosts) }}
 redis.enabled is false and redis.external says nothing; write where your Redis is (redis.external.url, hosts or existingSecret), or set redis.perTaskQueue=true if every TaskQueue names its own
 {{- end }}
+{{- if and $redis.auth.password (not (regexMatch "^[^-\\s]\\S{7,}$" $redis.auth.password)) }}
+redis.auth.password must have 8 characters or more, no blanks, and no dash in front
+{{- end }}
 {{- if and $redis.auth.password $redis.auth.existingSecret }}
 redis.auth.password and redis.auth.existingSecret are both given; keep one
 {{- end }}
