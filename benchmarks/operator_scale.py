@@ -1,8 +1,8 @@
 """What many objects cost the operator: memory, processor time, and how soon it acts on a change to one of them.
 
 ``python -m benchmarks.operator_scale`` measures in a cluster that stands and holds our images (``make cluster
-images-load``), with the operator as ``operator/deploy/cluster-wide.yaml`` has it; it is deployed if there is none, and
-otherwise started anew, so that the peak of its memory is this run's.
+images-load``), with the operator as the chart installs it; it is installed if there is none, and otherwise started
+anew, so that the peak of its memory is this run's.
 
 The objects are spread over twenty namespaces, as teams would have them: a namespace is a tenant, and the operator keeps
 connections for each of them. ``--namespaces 1`` has all of them in one place, where every TaskQueue has the most others

@@ -79,7 +79,9 @@ def picture(moment: Moment, tasks: int, history: Sequence[int]) -> Group:
     """The queue, its pods over the last minute, and how far it is."""
     table = Table("level", "waiting", "", box=None, pad_edge=False, padding=(0, 3, 0, 0))
     for level, depth in moment.waiting.items():
-        table.add_row(level, f"{depth:5d}", ProgressBar(total=2 * tasks / len(moment.waiting), completed=depth, width=40))
+        table.add_row(
+            level, f"{depth:5d}", ProgressBar(total=2 * tasks / len(moment.waiting), completed=depth, width=40)
+        )
     return Group(
         table,
         Text(f"\nexecuting {moment.executing:4d}   completed {moment.completed}/{tasks}   {moment.elapsed_s:.0f} s"),

@@ -58,7 +58,8 @@ def own_operator(namespace: Namespace, operator: Operator) -> Iterator[Operator]
 def test_it_works_in_its_namespace_and_ignores_another(namespace, other_namespace, own_operator):
     release = own_operator.release
     redis = {"secretRef": {"name": release.connection_secret}}
-    objects = [taskqueue("orders", redis=redis), workerpool("steady", ["orders"], replicas=1)]
+    # With the usual grace, Kubernetes would take minutes to find that the namespace is empty.
+    objects = [taskqueue("orders", redis=redis), workerpool("steady", ["orders"], replicas=1, graceSeconds=1)]
     release.connect(other_namespace)
     apply(other_namespace, *objects)
     apply(
