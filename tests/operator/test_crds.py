@@ -507,7 +507,7 @@ in_a_cluster = [pytest.mark.cluster, pytest.mark.slow]
 
 
 @pytest.fixture(scope="module")
-def namespace(cluster: Cluster, crds: object) -> Iterator[Namespace]:
+def namespace(cluster: Cluster, cluster_wide_operator: object) -> Iterator[Namespace]:
     """One namespace for all tests here: what they apply is refused, or removed again."""
     made = Namespace(cluster, f"test-{secrets.token_hex(4)}")
     made.create()
