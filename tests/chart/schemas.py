@@ -1,7 +1,7 @@
 """Schemas for kubeconform: Kubernetes' own, our CRDs' and the Prometheus operator's, all of them strict.
 
-kubeconform usually downloads them. Here they are made of what the API server itself is built from, which is in Go's module
-cache, so they are those of exactly this Kubernetes.
+kubeconform usually downloads them. Here they are made of what the API server itself is built from, which is in Go's
+module cache, so they are those of exactly this Kubernetes.
 """
 
 from __future__ import annotations
