@@ -147,6 +147,7 @@ def test_an_operator_of_some_namespaces_has_no_right_in_the_cluster(helm):
     assert [*every(found, "ClusterRole"), *every(found, "ClusterRoleBinding")] == []
     roles = every(found, "Role", "headrace-operator")
     assert [each["metadata"]["namespace"] for each in roles] == ["headrace-system", "shop", "warehouse"]
+    assert [each["rules"][-1]["resources"] for each in roles] == [["workerpools/finalizers"]] * 3
     for binding in every(found, "RoleBinding"):
         assert binding["subjects"] == [
             {"kind": "ServiceAccount", "name": "headrace-operator", "namespace": "headrace-system"}

@@ -32,7 +32,7 @@ def command(*arguments: str, url: str, tenant: str, folder: Path = FOLDER) -> tu
 def check(url: str, tenant: str, *, timeout_s: float) -> subprocess.CompletedProcess[str]:
     arguments = ("headrace_samples.check", f"--queue={QUEUE}", f"--timeout={timeout_s:g}")
     words, options = command(*arguments, url=url, tenant=tenant)
-    return subprocess.run(words, capture_output=True, text=True, timeout=120, check=False, **options)  # type: ignore[call-overload,no-any-return]
+    return subprocess.run(words, capture_output=True, text=True, timeout=120, check=False, **options)  # type: ignore[call-overload]
 
 
 async def publish(url: str, tenant: str) -> None:
@@ -44,7 +44,7 @@ def worker(folder: Path, url: str, tenant: str, tasks: str) -> subprocess.Popen[
     words, options = command(
         "headrace.cli.main", "worker", tasks, f"--queue={QUEUE}", url=url, tenant=tenant, folder=folder
     )
-    return subprocess.Popen(words, **options)  # type: ignore[call-overload,no-any-return]
+    return subprocess.Popen(words, **options)  # type: ignore[call-overload]
 
 
 @pytest.mark.parametrize(
@@ -79,6 +79,8 @@ async def test_the_workers_of_the_samples_pass_it(redis_server: RedisServer, ten
         process.terminate()
         process.wait(60)
     assert (done.returncode, done.stderr) == (0, "")
+    async with Headrace(redis_server.url, tenant=tenant) as anybody:
+        assert await anybody.queue_names() == [QUEUE], "the samples have left a queue of their own"
 
 
 async def test_without_a_worker_it_says_where_to_look(redis_server: RedisServer, tenant):
