@@ -11,6 +11,7 @@ from typing import NoReturn
 
 from rich.console import Console
 
+from headrace import HeadraceError
 from tests.cluster.problem import ClusterProblem
 from tests.cluster.screen import say
 
@@ -25,39 +26,49 @@ _INTERRUPTED = 130
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the demonstration; 0 when every task was completed and no pod is left."""
     options = _parser().parse_args(arguments)
-    console = Console()
     ground = Ground(options.name, burst.NAME)
     signal.signal(signal.SIGTERM, _interrupt)
-    status = 1
+    is_good = False
     try:
-        status = _demonstrate(console, ground, options.tasks)
-    except ClusterProblem as problem:
+        is_good = _demonstrate(Console(), ground, options.tasks)
+    except (ClusterProblem, HeadraceError) as problem:
         print(f"demo: {problem}", file=sys.stderr)
     except KeyboardInterrupt:
         say("Interrupted.")
-        status = _INTERRUPTED
+        return _INTERRUPTED
     finally:
         # A second Ctrl-C must not leave half of it behind.
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, signal.SIG_IGN)
-    if options.keep:
-        print(ground.how_to_look_around())
-        return status
+        if options.keep:
+            print(ground.how_to_look_around())
+        elif not _taken_down(ground):
+            is_good = False
+    return 0 if is_good else 1
+
+
+def _taken_down(ground: Ground) -> bool:
     try:
         ground.take_down()
     except ClusterProblem as problem:
         print(f"demo: not all of it could be taken down: {problem}", file=sys.stderr)
-        return 1
-    return status
+        return False
+    return True
 
 
-def _demonstrate(console: Console, ground: Ground, tasks: int) -> int:
+def _demonstrate(console: Console, ground: Ground, tasks: int) -> bool:
     namespace, release = ground.bring_up()
     release.connect(namespace)
     with release.redis_forwarded() as url:
         outcome = burst.run(namespace, url, tasks, console)
     console.print(view.summary(outcome))
-    return 0 if outcome.is_good else 1
+    if not outcome.is_good:
+        print(
+            f"demo: not all tasks were completed and all pods gone within {burst.PATIENCE_S:g} s. `make demo KEEP=1` "
+            "leaves everything in place to look at.",
+            file=sys.stderr,
+        )
+    return outcome.is_good
 
 
 def _parser() -> argparse.ArgumentParser:
