@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -54,6 +55,8 @@ def run(
             text=True,
             timeout=timeout_s,
             check=False,
+            # Who ignores Ctrl-C means its children, too; programs in Go would listen to it all the same.
+            start_new_session=signal.getsignal(signal.SIGINT) is signal.SIG_IGN,
         )
     except subprocess.TimeoutExpired as error:
         raise ClusterProblem(f"{what} took longer than {timeout_s:g} s and was ended.") from error

@@ -140,6 +140,19 @@ def test_a_program_that_hangs_is_ended():
         run(["sleep", "60"], timeout_s=0.2)
 
 
+@pytest.mark.parametrize("ignored", [True, False])
+def test_who_ignores_ctrl_c_means_its_children_too(ignored: bool):
+    """A terminal sends it to all of a session's foreground group, and programs in Go listen even so."""
+    code = f"""
+import signal, sys
+from tests.cluster.process import run
+if {ignored}:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+print(run([sys.executable, "-c", "import os; print(os.getsid(0) == os.getpid())"], timeout_s=60), end="")
+"""
+    assert run([sys.executable, "-c", code], timeout_s=120).strip() == str(ignored)
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="the kernel's help is Linux's")
 def test_a_child_does_not_outlive_us():
     child_command = mortal(["sleep", "600"])
