@@ -56,6 +56,9 @@ def worker_template(pool: WorkerPoolResource, queues: Sequence[TaskQueueResource
         "automountServiceAccountToken": "serviceAccountName" in given,
         # Redis is found by its name; variables for every service of the namespace would only slow the start.
         "enableServiceLinks": False,
+        # The first process of a PID namespace ignores each signal that it does not handle yet. In one that the pod
+        # shares, that is not the worker: told to stop while Python still starts, it ends instead of going on unaware.
+        "shareProcessNamespace": True,
         "terminationGracePeriodSeconds": grace_s + HAND_BACK_S,
         "securityContext": {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}},
         "containers": [_container(pool, _arguments(pool, queues, grace_s), _environment(tenant, redis, given), redis)],

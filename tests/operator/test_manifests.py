@@ -48,6 +48,7 @@ def test_a_worker_as_it_is_without_any_wishes():
         "spec": {
             "automountServiceAccountToken": False,
             "enableServiceLinks": False,
+            "shareProcessNamespace": True,
             "terminationGracePeriodSeconds": 915,
             "securityContext": {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}},
             "containers": [

@@ -186,7 +186,7 @@ class WorkerPools:
         cares: Sequence[Care],
     ) -> Outcome:
         if pool.paused:
-            await scaler.let_work(sight, cares)
+            await scaler.let_work(current, sight, cares)
             await scaler.leave_room(None, sight, cares, at_once=False)
             return Outcome()
         outcome = await scaler.resize(current, sight, cares)
