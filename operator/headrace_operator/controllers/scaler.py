@@ -372,4 +372,4 @@ def _has_settled(found: Body) -> bool:
     """Whether Kubernetes has dealt with the number that this Deployment was told last."""
     status = found.get("status") or {}
     has_seen = status.get("observedGeneration", 0) >= found["metadata"]["generation"]
-    return has_seen and status.get("replicas", 0) <= _told(found)
+    return bool(has_seen and status.get("replicas", 0) <= _told(found))
