@@ -110,7 +110,7 @@ async def test_a_promoted_task_counts_for_the_level_it_came_with(bench):
     await bench.complete(task)
     assert await counted(bench) == {"low": LevelCounters("low", completed=1)}
     pulse = await bench.inspector.pulse()
-    assert dict(((source, target), count) for source, target, count in pulse.counters.promoted) == {
+    assert {(source, target): count for source, target, count in pulse.counters.promoted} == {
         ("low", "medium"): 1,
         ("medium", "high"): 0,
     }

@@ -33,6 +33,7 @@ from headrace.queue.settings import RedisSettings
 from ..backends import Backends
 from ..controllers.keeper import Keeper
 from ..kube import SECRETS, ApiProblem, Kube
+from ..metrics.queue_figures import QueueView
 from ..options import Options
 from ..reading import InvalidResource
 from ..redis_reference import redis_settings
@@ -94,6 +95,8 @@ class TaskQueues:
         self._changed = changed
         self._cared_for: dict[Place, Care] = {}
         self._looked_at: set[Place] = set()
+        self._out_of_reach: set[Place] = set()
+        """TaskQueues whose Redis did not answer when they were last looked at."""
         self._failures: dict[Place, int] = {}
 
     def has_looked_at(self, namespace: str, name: str) -> bool:
@@ -108,6 +111,17 @@ class TaskQueues:
     def cares(self, namespace: str) -> list[Care]:
         """The queues of this namespace that are in force."""
         return [care for (place, _), care in self._cared_for.items() if place == namespace and care.is_published]
+
+    def views(self) -> list[QueueView]:
+        """Every TaskQueue there is, as far as it is known how it is."""
+        return [self._view(body) for body in self._store.all("TaskQueue")]
+
+    def _view(self, body: Body) -> QueueView:
+        namespace, name = body["metadata"]["namespace"], body["metadata"]["name"]
+        created_at, care = body["metadata"]["creationTimestamp"], self.care(namespace, name)
+        if care is not None:  # its keeper has asked last
+            return QueueView(namespace, name, created_at, care.keeper.is_reachable, care.keeper.current_pulse)
+        return QueueView(namespace, name, created_at, False if (namespace, name) in self._out_of_reach else None, None)
 
     async def reconcile(self, namespace: str, name: str) -> float | None:
         """Make the TaskQueue true; returns when to look again."""
@@ -128,6 +142,7 @@ class TaskQueues:
         body = self._store.get("TaskQueue", namespace, name)
         if body is None or body["metadata"].get("deletionTimestamp"):
             await self._stop(place)
+            self._out_of_reach.discard(place)
             return None
         try:
             resource = self._checked(body)
@@ -329,6 +344,11 @@ class TaskQueues:
     async def _report(self, body: Body, pulse: Pulse | None, conditions: list[Condition]) -> None:
         old = body.get("status") or {}
         generation = body["metadata"]["generation"]
+        place = (body["metadata"]["namespace"], body["metadata"]["name"])
+        if any(found.type == "BackendReachable" and found.status == "False" for found in conditions):
+            self._out_of_reach.add(place)
+        else:
+            self._out_of_reach.discard(place)
         merged = merge_conditions(old.get("conditions") or [], conditions, generation, datetime.now(UTC))
         await self._reporter.report(body, taskqueue_status(old, generation, figures_of(pulse), merged))
 
