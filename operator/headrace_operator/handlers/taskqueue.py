@@ -18,13 +18,10 @@ import structlog
 from headrace.model.errors import (
     BackendError,
     ConfigConflict,
-    HeadraceError,
     QueueHeld,
     UnknownQueue,
-    UnsafeBackend,
 )
 from headrace.model.figures import Pulse
-from headrace.model.states import WorkerState
 from headrace.queue.bells import Bells
 from headrace.queue.inspection import Inspector
 from headrace.queue.queue import Queue
@@ -39,8 +36,9 @@ from ..reading import InvalidResource
 from ..redis_reference import redis_settings
 from ..reporting import Reporter
 from ..resources import TaskQueueResource
-from ..status import Condition, QueueFigures, condition, merge_conditions, starving, taskqueue_status
+from ..status import Condition, merge_conditions, taskqueue_status
 from ..store import Body, Store
+from .queue_conditions import figures_of, keys_of, not_ready, reachable, ready, unreachable
 from .refusal import Refusal
 
 RESYNC_S: Final = 30.0
@@ -150,17 +148,17 @@ class TaskQueues:
             await self._publish(care)
         except Refusal as refusal:
             await self._stop(place)
-            await self._report(body, None, [_not_ready(refusal.reason, refusal.message)])
+            await self._report(body, None, [not_ready(refusal.reason, refusal.message)])
             return _BROKEN_RESYNC_S
         except QueueHeld as error:
             await self._stop(place)
-            await self._report(body, None, [_not_ready("KeysClaimed", _claimed_by(error.holder))])
+            await self._report(body, None, [not_ready("KeysClaimed", _claimed_by(error.holder))])
             return RESYNC_S
         except ConfigConflict as error:
-            await self._report(body, self._cared_for[place].keeper.pulse, [_not_ready("LevelInUse", f"spec.{error}")])
+            await self._report(body, self._cared_for[place].keeper.pulse, [not_ready("LevelInUse", f"spec.{error}")])
             return _BROKEN_RESYNC_S
         except BackendError as error:
-            await self._report(body, None, _unreachable(error))
+            await self._report(body, None, unreachable(error))
             return _BROKEN_RESYNC_S
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_FIRST_LOOK_S):
@@ -169,9 +167,9 @@ class TaskQueues:
             await self._stop(place)  # another operator has been told to lead; if it was not, we begin anew
             return _BROKEN_RESYNC_S
         if care.keeper.problem is not None:
-            await self._report(body, care.keeper.pulse, _unreachable(care.keeper.problem))
+            await self._report(body, care.keeper.pulse, unreachable(care.keeper.problem))
             return _BROKEN_RESYNC_S
-        await self._report(body, care.keeper.pulse, [_ready(resource), *_reachable(resource, care.keeper.pulse)])
+        await self._report(body, care.keeper.pulse, [ready(resource), *reachable(resource, care.keeper.pulse)])
         return RESYNC_S
 
     async def gone(self, body: Body) -> None:
@@ -190,11 +188,11 @@ class TaskQueues:
             queue = Queue(backend.transport, resource.tenant, resource.queue_name, epoch=self._epoch)
             if resource.deletion_policy == "Purge":
                 deleted = await queue.wipe(_holder(resource))
-                await self._reporter.say(body, "Purged", f"Removed {deleted} keys of {_keys_of(resource)} from Redis")
+                await self._reporter.say(body, "Purged", f"Removed {deleted} keys of {keys_of(resource)} from Redis")
             else:
                 await queue.release(_holder(resource))
                 message = (
-                    f"The tasks of {_keys_of(resource)} stay in Redis; deletionPolicy: Purge would have removed them"
+                    f"The tasks of {keys_of(resource)} stay in Redis; deletionPolicy: Purge would have removed them"
                 )
                 await self._reporter.say(body, "DataKept", message)
         except (QueueHeld, UnknownQueue) as error:
@@ -364,29 +362,6 @@ def as_seen_from(namespace: str, settings: RedisSettings) -> RedisSettings:
     return msgspec.structs.replace(settings, hosts=hosts)
 
 
-def figures_of(pulse: Pulse | None) -> QueueFigures | None:
-    """A pulse as a status shows it."""
-    if pulse is None:
-        return None
-    return QueueFigures(
-        levels=pulse.levels,
-        executing=pulse.executing,
-        delayed=pulse.delayed,
-        dead=pulse.dead_letter,
-        workers_active=sum(worker.state is WorkerState.ACTIVE for worker in pulse.workers),
-        workers_draining=sum(worker.state is WorkerState.DRAINING for worker in pulse.workers),
-        workers_dead=pulse.workers_dead,
-        completed_last_minute=pulse.completed_last_minute,
-        failed_last_minute=pulse.failed_last_minute,
-        promoted=pulse.promoted,
-        paused=pulse.paused,
-    )
-
-
-def _keys_of(resource: TaskQueueResource) -> str:
-    return f"{resource.tenant}/{resource.queue_name}"
-
-
 def _holder(resource: TaskQueueResource) -> str:
     return f"{resource.ref.namespace}/{resource.ref.name}/{resource.ref.uid}"
 
@@ -394,29 +369,3 @@ def _holder(resource: TaskQueueResource) -> str:
 def _claimed_by(holder: str) -> str:
     place = holder.rpartition("/")[0] or holder
     return f"TaskQueue {place} has these keys already; give this one another spec.queue, or delete one of the two"
-
-
-def _not_ready(reason: str, message: str) -> Condition:
-    return condition("Ready", False, reason, message)
-
-
-def _ready(resource: TaskQueueResource) -> Condition:
-    return condition("Ready", True, "Published", f"Published as {_keys_of(resource)}")
-
-
-def _unreachable(error: HeadraceError) -> list[Condition]:
-    reason = "BackendUnsafe" if isinstance(error, UnsafeBackend) else "BackendUnreachable"
-    return [
-        condition("Ready", False, reason, str(error)),
-        condition("BackendReachable", False, reason, str(error)),
-    ]
-
-
-def _reachable(resource: TaskQueueResource, pulse: Pulse | None) -> list[Condition]:
-    found = [condition("BackendReachable", True, "Answers", "Redis answers")]
-    figures = figures_of(pulse)
-    if pulse is not None and figures is not None:
-        paused = "No task is handed out" if pulse.paused else "Tasks are handed out"
-        found.append(condition("Paused", pulse.paused, "Paused" if pulse.paused else "NotPaused", paused))
-        found.append(starving(resource, figures, pulse.at_s))
-    return found
