@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from prometheus_client.parser import text_string_to_metric_families
@@ -118,18 +117,22 @@ def queue_view(name: str, namespace: str = "shop", *, age: int = 0, **changes: A
 
 
 def out_of_reach(view: QueueView) -> QueueView:
-    return replace(view, is_reachable=False, pulse=None)
+    return view._replace(is_reachable=False, pulse=None)
 
 
 _LABELS = ("namespace", "pool", "queue", "state", "status", "priority", "from", "to", "reason", "le")
 
 
 async def told(page: MetricsPage) -> dict[tuple[str, ...], float]:
-    """What Prometheus reads: values by name and labels, those in the order of docs/metrics.md."""
-    families = text_string_to_metric_families((await page.text()).decode())
+    """What Prometheus reads of this replica."""
+    return read_page((await page.text()).decode())
+
+
+def read_page(text: str) -> dict[tuple[str, ...], float]:
+    """Values by name and labels, those in the order of docs/metrics.md."""
     return {
         (sample.name, *(sample.labels[label] for label in _LABELS if label in sample.labels)): sample.value
-        for family in families
+        for family in text_string_to_metric_families(text)
         for sample in family.samples
     }
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 from headrace.model.figures import Pulse, QueueCounters
 from headrace.model.states import WorkerState
@@ -66,8 +66,7 @@ QUEUE_METRICS: Final[Mapping[str, QueueMetric]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class QueueView:
+class QueueView(NamedTuple):
     """A TaskQueue, as far as its leader knows how it is."""
 
     namespace: str
