@@ -53,12 +53,18 @@ def test_the_leader_tells_of_queues_and_pools_and_the_other_one_only_that_it_doe
     assert page_of(operator, leader)["headrace_operator_leader",] == 1
     assert page_of(operator, other) == {("headrace_operator_leader",): 0}
 
-    # A Redis that is gone for good, and then the TaskQueue, too.
+    # A Redis that never was, one that is gone for good, and then the TaskQueues, too.
+    apply(namespace, taskqueue("lost", redis={"hosts": ["nowhere:6379"]}))
+    wait_for(
+        lambda: leaders_page(operator, namespace).get(("headrace_queue_backend_reachable", "lost")) == 0,
+        "it was not told that a Redis cannot be reached from the beginning",
+    )
     namespace.kubectl("delete", "deployment/redis")
     wait_for(
         lambda: leaders_page(operator, namespace).get(("headrace_queue_backend_reachable", "orders")) == 0,
         "the outage was not told",
     )
-    assert not [key for key in leaders_page(operator, namespace) if key[0] == "headrace_queue_depth"]
-    namespace.kubectl("delete", "workerpool/steady", "taskqueue/orders")
+    of_queues = {key for key in leaders_page(operator, namespace) if key[1] in ("orders", "lost")}
+    assert of_queues == {("headrace_queue_backend_reachable", name) for name in ("orders", "lost")}
+    namespace.kubectl("delete", "workerpool/steady", "taskqueue/orders", "taskqueue/lost")
     wait_for(lambda: not leaders_page(operator, namespace), "figures of what is gone are still told")
