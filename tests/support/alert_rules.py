@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,35 +10,36 @@ from typing import Any
 
 import yaml
 
-from tests.cluster import binaries
+from tests.cluster import binaries, versions
 from tests.cluster.process import run
 
 REPOSITORY = Path(__file__).parents[2]
 CHART = REPOSITORY / "charts" / "headrace"
+VALUES = CHART / "values-alerts.yaml"
 RELEASE, NAMESPACE = "headrace", "headrace-system"
 
+_RULES = "templates/monitoring/rules-configmap.yaml"
 _TIMEOUT_S = 60.0
 
 
 def alert_values() -> dict[str, Any]:
     """What values.yaml says of each alert, by its name there."""
-    section = yaml.safe_load((CHART / "values-alerts.yaml").read_text())["alerts"]
+    section = yaml.safe_load(VALUES.read_text())["alerts"]
     return {name: value for name, value in section.items() if isinstance(value, dict) and "severity" in value}
 
 
 def rendered(values: Mapping[str, Any], namespace: str = NAMESPACE) -> str:
     """The rules file that an installation with these values has."""
-    with tempfile.TemporaryDirectory() as scratch:
-        chart = Path(scratch) / "headrace"
-        (chart / "templates").mkdir(parents=True)
-        (chart / "Chart.yaml").write_text("apiVersion: v2\nname: headrace\nversion: 0.0.0\n")
-        shutil.copy(CHART / "values-alerts.yaml", chart / "values.yaml")
-        shutil.copytree(CHART / "rules", chart / "rules")
-        (chart / "templates" / "rules.yaml").write_text('{{ tpl (.Files.Get "rules/alerts.yaml") . }}\n')
-        changed = Path(scratch) / "changed.json"
-        changed.write_text(json.dumps(values))
-        command = [helm(), "template", RELEASE, str(chart), f"--namespace={namespace}", f"--values={changed}"]
-        return run(command, timeout_s=_TIMEOUT_S)
+    command = [helm(), "template", RELEASE, str(CHART), f"--namespace={namespace}", f"--show-only={_RULES}"]
+    command += [f"--kube-version={versions.KUBERNETES}", f"--values={VALUES}", "--skip-schema-validation"]
+    with tempfile.NamedTemporaryFile("w", suffix=".json") as changed:
+        json.dump(values, changed)
+        changed.flush()
+        command += [f"--values={changed.name}", "--set=alerts.configMap.enabled=true"]
+        config_map = yaml.safe_load(run(command, timeout_s=_TIMEOUT_S))
+    (rules,) = config_map["data"].values()
+    assert isinstance(rules, str)
+    return rules
 
 
 def alerts(rules: str) -> dict[str, dict[str, Any]]:
