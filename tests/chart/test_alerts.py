@@ -133,7 +133,9 @@ def test_the_levels_of_the_agreed_design_are_the_defaults():
 # ── runbooks ─────────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize("page", sorted(set(RUNBOOKS.glob("*.md")) - {RUNBOOKS / "README.md"}), ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "page", sorted(set(RUNBOOKS.glob("*.md")) - {RUNBOOKS / "README.md"}), ids=lambda path: path.stem
+)
 def test_a_runbook_has_its_four_sections_and_a_command(page):
     text = page.read_text()
     assert text.startswith(f"# {page.stem}\n")

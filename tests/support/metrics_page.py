@@ -53,7 +53,9 @@ def misuses(query: str) -> list[str]:
     wrong = [f"docs/metrics.md has no {series}" for series, metric in metrics.items() if metric is None]
     for series, matchers in re.findall(r"\b(headrace_\w+)\{([^}]*)\}", bare):
         there = _labels(metrics[series])
-        wrong += [f"{series} has no label {label}" for label in re.findall(r"(\w+)\s*[=!]", matchers) if label not in there]
+        wrong += [
+            f"{series} has no label {label}" for label in re.findall(r"(\w+)\s*[=!]", matchers) if label not in there
+        ]
     anywhere = {label for metric in metrics.values() for label in _labels(metric)}
     for labels in re.findall(r"\b(?:by|on|without|ignoring)\s*\(([^)]*)\)", bare):
         wrong += [f"nothing here has a label {label}" for label in re.findall(r"\w+", labels) if label not in anywhere]
