@@ -139,7 +139,7 @@ def test_legends_tell_the_lines_of_a_panel_apart(prometheus, panel):
 def test_variables_have_values(prometheus):
     found = {}
     for variable in DASHBOARD["templating"]["list"][1:]:
-        series, label = re.fullmatch(r"label_values\((.*), (\w+)\)", variable["definition"]).groups()
+        ((series, label),) = re.findall(r"^label_values\((.*), (\w+)\)$", variable["definition"])
         assert variable["query"]["query"] == variable["definition"]
         found[variable["name"]] = prometheus.ask(f"label/{label}/values", **{"match[]": asked(series)})
     assert found == {"namespace": [NAMESPACE], "queue": sorted(QUEUES), "pool": [POOL]}
@@ -165,9 +165,9 @@ def test_the_picture_has_every_panel_with_its_lines(prometheus, tmp_path):
     words = {element.text for element in root.iter("{http://www.w3.org/2000/svg}text")}
     assert {substituted(panel["title"], CHOSEN, 1) for panel in PANELS} <= words
     assert "shop/orders high" in words
-    width, height = float(root.get("width")), float(root.get("height"))
+    width, height = float(root.attrib["width"]), float(root.attrib["height"])
     for path in root.iter("{http://www.w3.org/2000/svg}path"):
-        for x, y in re.findall(r"([\d.-]+) ([\d.-]+)", path.get("d")):
+        for x, y in re.findall(r"([\d.-]+) ([\d.-]+)", path.attrib["d"]):
             assert 0 <= float(x) <= width
             assert 0 <= float(y) <= height
 

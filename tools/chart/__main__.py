@@ -29,7 +29,9 @@ def differences(repository: Path = REPOSITORY) -> list[str]:
     """The files that are not as they would be made, or that would not be made at all."""
     wanted = made(repository)
     changed = [
-        path for path, text in wanted.items() if not (repository / path).exists() or (repository / path).read_text() != text
+        path
+        for path, text in wanted.items()
+        if not (repository / path).exists() or (repository / path).read_text() != text
     ]
     return sorted(str(path) for path in [*changed, *_strays(repository, wanted)])
 

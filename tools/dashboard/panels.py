@@ -145,8 +145,8 @@ ROWS: Final[Sequence[tuple[str, Sequence[Panel]]]] = (
             ),
             Panel(
                 "From enqueue to end",
-                "How long it took from the enqueue to the end of the attempt that settled the task.",
-                _quantiles("headrace_task_duration_seconds", _QUEUE, 0.5, 0.95, 0.99),
+                "How long completed tasks took, from their enqueue to the end of the attempt that settled them.",
+                _quantiles("headrace_task_duration_seconds", f'{_QUEUE}, status="completed"', 0.5, 0.95, 0.99),
                 unit="s",
             ),
             Panel(
