@@ -72,6 +72,18 @@ class Keeper:
         """Whether Redis answers and does not know the queue."""
         return isinstance(self.problem, UnknownQueue)
 
+    @property
+    def is_reachable(self) -> bool | None:
+        """Whether Redis answers; None before it was asked."""
+        if isinstance(self.problem, BackendError):
+            return False
+        return None if self.pulse is None else True
+
+    @property
+    def current_pulse(self) -> Pulse | None:
+        """The last one, unless it is a thing of the past."""
+        return self.pulse if self.problem is None else None
+
     def published(self) -> None:
         """The queue has just been published, so it is known again."""
         if self.is_forgotten:
