@@ -91,7 +91,7 @@ def _add_worker_arguments(worker: argparse.ArgumentParser) -> None:
         default=30.0,
         help="seconds that running tasks get to finish after SIGTERM; then they are handed back",
     )
-    add("--health-port", type=_number(int, 1, 65535), help="serve /livez and /readyz on this port")
+    add("--health-port", type=_number(int, 1, 65535), help="serve /livez, /readyz and /metrics on this port")
     add("--health-host", default="0.0.0.0", help="the address to serve them on")
     add("--log-level", choices=("debug", "info", "warning", "error"), default="info", help="how much to log")
     add(

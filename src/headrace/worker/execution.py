@@ -21,6 +21,7 @@ from headrace.model.outcomes import Outcome, Problem, Retry, Settlement, Snooze
 from headrace.model.payload import check_size, encode
 from headrace.model.task import TaskMessage
 
+from .metrics import UNKNOWN_TYPES, WorkerMetrics
 from .processes import HandlerProcesses, JobSpec, RemoteError
 from .running import RunningTask, StopReason
 from .threads import HandlerThreads
@@ -35,8 +36,9 @@ _decode_message = msgspec.json.Decoder(TaskMessage).decode
 class Executor:
     """Runs handlers where they want to run."""
 
-    def __init__(self, app: Headrace, concurrency: int) -> None:
+    def __init__(self, app: Headrace, concurrency: int, metrics: WorkerMetrics) -> None:
         self._app = app
+        self._metrics = metrics
         self._threads = HandlerThreads(concurrency)
         self._processes = HandlerProcesses(concurrency)
 
@@ -57,6 +59,7 @@ class Executor:
             message = task.message or _decode_message(task.claimed.message)
             definition = self._app.tasks.get(message.type)
             if definition is None:
+                self._metrics.ran(task.queue, UNKNOWN_TYPES, 0.0)
                 # During a rollout another worker may know it, so this is worth another attempt.
                 problem = _problem_json("UnknownTaskType", f"no handler for {message.type!r} here")
                 return _settlement(task, Outcome.RETRY, problem)
