@@ -127,6 +127,8 @@ class Handlers:
     async def _handle(self, task: RunningTask) -> None:
         settlement = await self._run(task)
         task.ended_monotonic_s = time.monotonic()
+        if task.spans is not None:
+            task.spans.ran(settlement)
         if task.begun_monotonic_s is not None:
             took_s = task.ended_monotonic_s - task.begun_monotonic_s
             self._ahead.handled(took_s)

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from headrace.app.context import TaskContext
 from headrace.app.tasks import RunIn
 from headrace.model.task import ClaimedTask, TaskMessage
+from headrace.observability.tracing import AttemptSpans
 
 
 class StopReason(enum.Enum):
@@ -45,6 +46,7 @@ class RunningTask:
         "place",
         "progress",
         "queue",
+        "spans",
         "stop_reason",
     )
 
@@ -65,6 +67,7 @@ class RunningTask:
         """When the handler itself began."""
         self.ended_monotonic_s: float | None = None
         """When it was known how the attempt ended."""
+        self.spans: AttemptSpans | None = None
         self._fate = threading.Lock()
         self.stop_reason: StopReason | None = None
         # A box of its own for the last report: through it a handler's context leads to no task and to no handler.

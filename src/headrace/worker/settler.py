@@ -65,6 +65,8 @@ class Settler:
         """Redis has answered: the leases are over."""
         self._running.remove(self._queue, [(settlement.task_id, settlement.token) for _, settlement in ended])
         for (task, settlement), status in zip(ended, statuses, strict=True):
+            if task.spans is not None:
+                task.spans.settled(settlement, status)
             if status is SettleStatus.SETTLED or status is SettleStatus.DUPLICATE:
                 self._metrics.settled(task, settlement.outcome)
             else:

@@ -118,7 +118,7 @@ class Worker:
         heartbeat = Heartbeat(
             self._app, self._configs, self.identity, self._running, self.health, self._metrics, self._listener()
         )
-        executor = Executor(self._app, self.identity.capacity, self._metrics)
+        executor = Executor(self._app, self.identity.worker, self.identity.capacity, self._metrics)
         timekeeper = Timekeeper(self._running)
         processors = [
             Processor(
