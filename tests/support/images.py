@@ -130,7 +130,7 @@ def _debian_mirror() -> str:
         if path.exists() and (mirror := debian.mirror_of(path.read_text())):
             return mirror
     raise ClusterProblem(
-        "This machine has no list of Debian package sources, which the images of Redis and Prometheus need."
+        "This machine has no list of Debian package sources, which our images of Debian's programs need."
     )
 
 
