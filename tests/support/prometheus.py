@@ -20,7 +20,8 @@ INTERVAL = "1s"
 
 _CONFIG, _RULES = "prometheus.yml", "headrace.yaml"
 _FOLDER, _DATA = "/etc/prometheus", "/data"
-_POD = "__meta_kubernetes_pod"
+_TARGETS = f"{_DATA}/targets.json"
+_JOBS = {"operator": OPERATOR_PODS, "workers": "headrace.dev/pool"}
 _SHOWN_S = 3600
 
 Alert = tuple[str, str]
@@ -80,35 +81,18 @@ def _named(labels: Mapping[str, str]) -> Alert:
 # ── manifests ────────────────────────────────────────────────────────────────────────────────────────
 
 
-def scrape_config() -> dict[str, Any]:
-    """Every operator and every worker of the cluster, each by its port for health. Their own labels win."""
+def _scraping() -> dict[str, Any]:
+    """Every operator and every worker of the cluster. Their own labels win."""
+    found = {"files": [_TARGETS], "refresh_interval": INTERVAL}
     return {
         "global": {"scrape_interval": INTERVAL, "scrape_timeout": INTERVAL, "evaluation_interval": INTERVAL},
         "rule_files": [f"{_FOLDER}/{_RULES}"],
-        "scrape_configs": [
-            _job("operator", "app_kubernetes_io_name", OPERATOR_PODS.partition("=")[2]),
-            _job("workers", "headrace_dev_pool", ".+"),
-        ],
-    }
-
-
-def _job(name: str, label: str, value: str) -> dict[str, Any]:
-    return {
-        "job_name": name,
-        "honor_labels": True,
-        "kubernetes_sd_configs": [{"role": "pod"}],
-        "relabel_configs": [
-            {"source_labels": [f"{_POD}_label_{label}"], "regex": value, "action": "keep"},
-            {"source_labels": [f"{_POD}_container_port_name"], "regex": "health", "action": "keep"},
-            {"source_labels": [f"{_POD}_phase"], "regex": "Running", "action": "keep"},
-            {"source_labels": ["__meta_kubernetes_namespace"], "target_label": "namespace"},
-            {"source_labels": [f"{_POD}_name"], "target_label": "pod"},
-        ],
+        "scrape_configs": [{"job_name": "headrace", "honor_labels": True, "file_sd_configs": [found]}],
     }
 
 
 def _configuration(values: Mapping[str, Any]) -> dict[str, Any]:
-    files = {_CONFIG: json.dumps(scrape_config(), indent=2), _RULES: alert_rules.rendered(values)}
+    files = {_CONFIG: json.dumps(_scraping(), indent=2), _RULES: alert_rules.rendered(values)}
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": NAME}, "data": files}
 
 
@@ -128,13 +112,36 @@ def _rights(namespace: str, account: str) -> Iterator[dict[str, Any]]:
 
 
 def _deployment() -> dict[str, Any]:
-    container = {
-        "name": NAME,
+    pod = {
+        "serviceAccountName": NAME,
+        "securityContext": {"runAsNonRoot": True, "runAsUser": 65532, "seccompProfile": {"type": "RuntimeDefault"}},
+        "containers": [
+            {
+                **_container(NAME),
+                "args": [f"--config.file={_FOLDER}/{_CONFIG}", f"--storage.tsdb.path={_DATA}/tsdb"],
+                "ports": [{"name": "http", "containerPort": PORT}],
+                "readinessProbe": {"httpGet": {"path": "/-/ready", "port": "http"}, "periodSeconds": 1},
+            },
+            {
+                **_container("targets"),
+                "command": ["python3", "/usr/local/lib/find_targets.py"],
+                "args": [_TARGETS, *(f"{job}:{selector}" for job, selector in _JOBS.items())],
+            },
+        ],
+        "volumes": [{"name": "configuration", "configMap": {"name": NAME}}, {"name": "data", "emptyDir": {}}],
+    }
+    labels = {"app": NAME}
+    template = {"metadata": {"labels": labels}, "spec": pod}
+    spec = {"replicas": 1, "selector": {"matchLabels": labels}, "template": template}
+    return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": NAME}, "spec": spec}
+
+
+def _container(name: str) -> dict[str, Any]:
+    """What the two containers of the pod have in common."""
+    return {
+        "name": name,
         "image": images.PROMETHEUS,
         "imagePullPolicy": "IfNotPresent",
-        "args": [f"--config.file={_FOLDER}/{_CONFIG}", f"--storage.tsdb.path={_DATA}"],
-        "ports": [{"name": "http", "containerPort": PORT}],
-        "readinessProbe": {"httpGet": {"path": "/-/ready", "port": "http"}, "periodSeconds": 1},
         "resources": {"requests": {"cpu": "50m", "memory": "64Mi"}, "limits": {"memory": "512Mi"}},
         "securityContext": {
             "allowPrivilegeEscalation": False,
@@ -143,13 +150,3 @@ def _deployment() -> dict[str, Any]:
         },
         "volumeMounts": [{"name": "configuration", "mountPath": _FOLDER}, {"name": "data", "mountPath": _DATA}],
     }
-    pod = {
-        "serviceAccountName": NAME,
-        "securityContext": {"runAsNonRoot": True, "runAsUser": 65532, "seccompProfile": {"type": "RuntimeDefault"}},
-        "containers": [container],
-        "volumes": [{"name": "configuration", "configMap": {"name": NAME}}, {"name": "data", "emptyDir": {}}],
-    }
-    labels = {"app": NAME}
-    template = {"metadata": {"labels": labels}, "spec": pod}
-    spec = {"replicas": 1, "selector": {"matchLabels": labels}, "template": template}
-    return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": NAME}, "spec": spec}
