@@ -12,9 +12,10 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.chart.helm import REPOSITORY
 from tests.cluster.problem import ClusterProblem
 from tests.cluster.process import run
-from tests.support.alert_rules import REPOSITORY, alert_values, alerts, rendered
+from tests.support.alert_rules import alert_values, alerts, rendered
 from tests.support.metrics_page import misuses
 
 # helm is built when no test cluster has brought it yet.

@@ -15,8 +15,8 @@ import pytest
 from benchmarks.dashboard.panels import substituted
 from benchmarks.dashboard.prometheus import Prometheus, PrometheusProblem
 from benchmarks.dashboard.units import scale, shown
+from tests.chart.helm import CHART, REPOSITORY
 from tests.chart.sample_figures import NAMESPACE, POOL, QUEUES, SampleFigures
-from tests.support.alert_rules import CHART, REPOSITORY
 from tests.support.metrics_page import documented, misuses
 from tests.support.prometheus_server import SCRAPE_INTERVAL_S, metrics_page, prometheus_server
 from tests.support.waiting import wait_until

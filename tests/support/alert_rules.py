@@ -5,18 +5,16 @@ from __future__ import annotations
 import json
 import tempfile
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import yaml
 
-from tests.cluster import binaries, versions
+from tests.chart import programs
+from tests.chart.helm import CHART, NAMESPACE, RELEASE
+from tests.cluster import versions
 from tests.cluster.process import run
 
-REPOSITORY = Path(__file__).parents[2]
-CHART = REPOSITORY / "charts" / "headrace"
 VALUES = CHART / "values-alerts.yaml"
-RELEASE, NAMESPACE = "headrace", "headrace-system"
 
 _RULES = "templates/monitoring/rules-configmap.yaml"
 _TIMEOUT_S = 60.0
@@ -28,10 +26,11 @@ def alert_values() -> dict[str, Any]:
     return {name: value for name, value in section.items() if isinstance(value, dict) and "severity" in value}
 
 
-def rendered(values: Mapping[str, Any], namespace: str = NAMESPACE) -> str:
+def rendered(values: Mapping[str, Any]) -> str:
     """The rules file that an installation with these values has."""
-    command = [helm(), "template", RELEASE, str(CHART), f"--namespace={namespace}", f"--show-only={_RULES}"]
-    command += [f"--kube-version={versions.KUBERNETES}", f"--values={VALUES}", "--skip-schema-validation"]
+    command = [str(programs.helm_3()), "template", RELEASE, str(CHART), f"--namespace={NAMESPACE}"]
+    command += [f"--show-only={_RULES}", f"--kube-version={versions.KUBERNETES}"]
+    command += [f"--values={VALUES}", "--skip-schema-validation"]
     with tempfile.NamedTemporaryFile("w", suffix=".json") as changed:
         json.dump(values, changed)
         changed.flush()
@@ -46,9 +45,3 @@ def alerts(rules: str) -> dict[str, dict[str, Any]]:
     """The alerts of a rules file by their name."""
     groups = yaml.safe_load(rules)["groups"]
     return {rule["alert"]: rule for group in groups for rule in group["rules"] or ()}
-
-
-def helm() -> str:
-    """The program, from where the test cluster has it."""
-    folder = binaries.all_programs() if binaries.all_programs_built() else binaries.tools()
-    return str(folder / "helm")
