@@ -286,6 +286,7 @@ class ModelQueue:
         return claimed
 
     def _handed_out(self, task: ModelTask) -> ClaimedTask:
+        assert task.started_us is not None
         return ClaimedTask(
             task_id=task.task_id,
             message=task.message,
@@ -294,6 +295,7 @@ class ModelQueue:
             timeout_s=self._attempt_us(task) / US,
             level=task.effective_level,
             created_at_s=task.created_us / US,
+            waited_s=(task.started_us - task.place_us) / US,
         )
 
     def settle(self, settlements: Sequence[Settlement], random: float) -> list[set[SettleStatus]]:

@@ -167,6 +167,8 @@ class ClaimReply(msgspec.Struct, frozen=True):
 
     status: str
     """ok, paused, draining or unregistered."""
+    at_s: float
+    """When it was answered, by Redis' clock."""
     tasks: list[ClaimedTask]
     next_due_in_s: float | None
     """When the next delayed task becomes due; None when there is none."""
@@ -200,6 +202,7 @@ def claim_reply(packed: bytes) -> ClaimReply:
     answer = _decode_claim(packed)
     return ClaimReply(
         status=answer.status,
+        at_s=to_s(answer.now_us),
         tasks=answer.tasks,
         next_due_in_s=max(0.0, to_s(answer.next_due_us - answer.now_us)) if answer.next_due_us else None,
         capsets=answer.capsets,
