@@ -43,6 +43,15 @@ lint: $(INSTALLED) ## Check style, types and the direction of imports
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python -m tools.chart verify
+
+.PHONY: generate
+generate: $(INSTALLED) ## Write what the chart holds twice: its CRDs, its values' schema and its README
+	$(BIN)/python -m tools.chart generate
+
+.PHONY: verify
+verify: $(INSTALLED) ## Check that those are as they would be written (part of lint)
+	$(BIN)/python -m tools.chart verify
 
 .PHONY: format
 format: $(INSTALLED) ## Format the code and apply the safe fixes
@@ -138,4 +147,4 @@ lock: ## Write the lock files anew from pyproject.toml
 clean: ## Remove what the other targets made, .venv included
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis build dist
 	rm -f requirements*.lock.new requirements*.lock.tmp worker_image/requirements.lock.new worker_image/requirements.lock.tmp
-	find src operator tests examples benchmarks worker_image -type d -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
+	find src operator tests examples benchmarks tools worker_image -type d -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true

@@ -1,4 +1,4 @@
-"""The programs that look at the chart: helm of both major versions, and kubeconform. All come through Go's module proxy."""
+"""The programs that look at the chart: helm of both major versions, and kubeconform, through Go's module proxy."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ _ENVIRONMENT = {"CGO_ENABLED": "0", "GOFLAGS": "-mod=mod -buildvcs=false -trimpa
 
 
 def helm_3() -> Path:
-    """The helm that the test cluster's tools have."""
-    return binaries.tools() / "helm"
+    """The helm of the test cluster."""
+    return (binaries.all_programs() if binaries.all_programs_built() else binaries.tools()) / "helm"
 
 
 def helm_4() -> Path:

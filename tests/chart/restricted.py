@@ -1,7 +1,7 @@
-"""The rules of the Pod Security level `restricted`, as the API server's admission has them, for pods that only exist on paper.
+"""The rules of the Pod Security level `restricted`, for pods that exist on paper only.
 
-https://kubernetes.io/docs/concepts/security/pod-security-standards/ is where they are written. A test on a cluster lets the
-API server itself judge; this one judges all value sets in a moment.
+They are written in https://kubernetes.io/docs/concepts/security/pod-security-standards/. A test on a cluster lets the
+API server itself judge; this one judges all sets of values in a moment.
 """
 
 from __future__ import annotations

@@ -1,11 +1,12 @@
 """Schemas for kubeconform: Kubernetes' own, our CRDs' and the Prometheus operator's, all of them strict.
 
-kubeconform usually downloads them. Here they are made of what the API server itself is built from, which is in Go's module
-cache, so they are those of exactly this Kubernetes.
+kubeconform usually downloads them. Here they are made of what the API server itself is built from, which is in Go's
+module cache, so they are those of exactly this Kubernetes.
 """
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 from collections.abc import Iterable, Iterator
@@ -60,14 +61,20 @@ def write_schemas(folder: Path, documents: Iterable[Document]) -> None:
 
 
 def _of_kubernetes(wanted: set[Kind]) -> Iterator[tuple[Kind, Schema]]:
-    folder = module_folder("k8s.io/kubernetes", versions.KUBERNETES)
-    definitions = json.loads((folder / "api" / "openapi-spec" / "swagger.json").read_text())["definitions"]
+    definitions = _definitions()
     strict = {name: _LOOSE.get(name) or strictly(schema) for name, schema in definitions.items()}
     for name, schema in definitions.items():
         for known in schema.get("x-kubernetes-group-version-kind", ()):
             if (kind := Kind(**known)) in wanted:
                 needed = {each: strict[each] for each in _closure(name, strict)}
                 yield kind, {"$ref": f"{_REFERENCE}{name}", "definitions": needed}
+
+
+@functools.cache
+def _definitions() -> dict[str, Schema]:
+    folder = module_folder("k8s.io/kubernetes", versions.KUBERNETES)
+    found: dict[str, Schema] = json.loads((folder / "api" / "openapi-spec" / "swagger.json").read_text())["definitions"]
+    return found
 
 
 def _closure(name: str, definitions: dict[str, Schema]) -> set[str]:

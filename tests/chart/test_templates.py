@@ -144,9 +144,10 @@ def test_the_operator_is_that_of_the_plain_manifest(defaults):
 
 def test_an_operator_of_some_namespaces_has_no_right_in_the_cluster(helm):
     found = helm.template(VALUES / "everything.yaml")
-    assert not every(found, "ClusterRole") and not every(found, "ClusterRoleBinding")
+    assert [*every(found, "ClusterRole"), *every(found, "ClusterRoleBinding")] == []
     roles = every(found, "Role", "headrace-operator")
     assert [each["metadata"]["namespace"] for each in roles] == ["headrace-system", "shop", "warehouse"]
+    assert [each["rules"][-1]["resources"] for each in roles] == [["workerpools/finalizers"]] * 3
     for binding in every(found, "RoleBinding"):
         assert binding["subjects"] == [
             {"kind": "ServiceAccount", "name": "headrace-operator", "namespace": "headrace-system"}
@@ -181,7 +182,8 @@ def test_the_connection_is_a_url_that_headrace_reads(helm, defaults):
     made = secret_of(defaults)
     settings = RedisSettings.from_url(made["url"])
     assert settings.hosts == (("headrace-redis.headrace-system.svc", 6379),)
-    assert settings.password == made["password"] and len(made["password"]) == 32
+    assert settings.password == made["password"]
+    assert len(made["password"]) == 32
     assert secret_of(helm.template())["password"] != made["password"], "a password is the same twice"
 
 

@@ -1,7 +1,7 @@
 """The chart's values with what their comments say.
 
-Above each key stands a comment. It begins with ``--``, which is the mark of helm-docs, and says what the value is for. A
-line ``@schema {…}`` in it has what JSON schema shall ask for beside the type, and three words of our own:
+Above each key stands a comment. It begins with ``--``, which is the mark of helm-docs, and says what the value is for.
+A line ``@schema {…}`` in it has what JSON schema shall ask for beside the type, and two words of our own:
 
 - ``open: any`` is an object that may hold anything, ``open: string`` one of texts, ``open: {…}`` one of what this says;
 - ``switch: true`` is true, false or "auto".

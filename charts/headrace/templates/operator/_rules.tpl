@@ -39,4 +39,7 @@ OwnerReferencesPermissionEnforcement runs (OpenShift has it), that takes the ver
 - apiGroups: [""]
   resources: [events]
   verbs: [create]
+{{- with .Values.rbac.extraRules }}
+{{ toYaml . }}
+{{- end }}
 {{- end -}}
