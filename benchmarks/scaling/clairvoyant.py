@@ -17,12 +17,12 @@ when there is something for them. It decides every two seconds, and whenever a t
 has not been foreseen.
 
 **Fewer**: workers beyond what is enough for the next ``idle_seconds`` are set aside. One that is needed again within
-that time would idle and not leave. The policy does the same with the past for the future: it sets those aside that
-have not been needed for the last ``idle_seconds``.
+that time would idle and not leave.
 
 So it has the fewest pods, moment by moment, with which everything still begins in time. It is not proven to be the
 plan with the least waste, and it is not: who keeps a pod at work that is not needed wastes nothing by the measure's
-letter, while this one sets the pod aside and pays ``idle_seconds`` for it.
+letter, while this one sets the pod aside and pays ``idle_seconds`` for it. That is why the pod-seconds of both are
+told as well: a policy that saves waste by keeping pods is seen there.
 """
 
 from __future__ import annotations

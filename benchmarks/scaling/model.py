@@ -5,9 +5,9 @@ that hold nothing, the one that has waited the longest gets the next task, becau
 order in which they came; if there is none, the one with a free slot that has waited the longest for more.
 
 What decides on the number of pods is a `Scaler`. It is asked when the bell rings, which is when more tasks have come
-than it left room for, and when the time has come that it named. A new pod is ready some time after the decision; one that was
-foreseen has been started so much earlier, and is ready with it. One that goes is gone at once. As many workers as the scaler has to spare are set aside as soon as they hold nothing: they
-get no tasks until they are taken back.
+than it left room for, and when the time has come that it named. A new pod is ready some time after the decision; one
+that was foreseen has been started so much earlier, and is ready with it. One that goes is gone at once. As many workers
+as the scaler has to spare are set aside as soon as they hold nothing: they get no tasks until they are taken back.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from benchmarks.scaling.model import Pool, Settings, Verdict
+from benchmarks.scaling.model import Pool, Verdict
 from headrace_operator.observation import Flow, PoolHistory
 from headrace_operator.scaling import Decision, Figures, LevelLoad, QueueLoad, decide
 

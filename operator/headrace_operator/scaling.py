@@ -22,7 +22,8 @@ a burst is answered once. With 10 tasks per second of 2 s each, nothing waiting 
 While nothing has been measured, a worker is expected to deal with ``backlog_per_worker`` tasks, waiting or executing.
 How long tasks have been at work without any of them ending is a lower bound of what they take, and is used as such.
 
-**Up** at once, to the number needed. **Down** only by workers that have had nothing to do for ``idle_seconds``. See
+**Up** at once, to the number needed. **Down** only by workers that have had nothing to do for ``idle_seconds``. Who is
+not needed is set aside, so that it has nothing to do: soon after a burst, and late while there is a flow. See
 `Decision.replicas` and `Decision.spare`.
 """
 

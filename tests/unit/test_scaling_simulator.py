@@ -20,8 +20,8 @@ from benchmarks.scaling.report import BAR, Comparison, waits
 from benchmarks.scaling.traces import BadRecord, Task, Trace
 
 SHORT = {
-    "steady": lambda seed: traces.steady(seed, span_s=1200.0),
-    "wave": lambda seed: traces.wave(seed, span_s=5400.0),
+    "steady": lambda seed: traces.steady(seed, span_s=3600.0),
+    "wave": lambda seed: traces.wave(seed, span_s=4 * 3600.0),
     "bursts": lambda seed: traces.bursts(seed, span_s=7200.0),
 }
 
