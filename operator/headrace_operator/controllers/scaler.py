@@ -127,7 +127,7 @@ class Scaler:
             pool, queues, told=told, current=current, others=former, history=self._history, now_s=now_s
         )
         decision = decide(figures)
-        self._history.needed(decision.need, now_s)
+        self._history.needed(decision.need, now_s, is_flowing=decision.is_flowing)
         return Sight(
             decision=decision,
             current=current,
@@ -147,12 +147,11 @@ class Scaler:
         decision = sight.decision
         told = _told(found)
         is_automatic = decision.figures.fixed_replicas is None and told <= decision.figures.max_replicas
-        taking_tasks = min(decision.replicas, told - decision.spare) if decision.replicas <= told else decision.replicas
         planned = plan(
             sight.current,
             told=told,
             replicas=decision.replicas,
-            taking_tasks=taking_tasks,
+            taking_tasks=decision.taking_tasks,
             longest_idle_only_s=decision.figures.idle_seconds if is_automatic else 0.0,
         )
         return await self._carry_out(planned, found, sight.current, sight.felt_at_s, cares, force=False)
