@@ -186,7 +186,12 @@ class AttemptSpans:
         self._tracer = tracer
         self._queue = queue
         self._task_type = task_type
-        self._attributes = {MESSAGE_ID: task_id, PRIORITY: priority, ATTEMPT: attempt, CLIENT_ID: worker}
+        self._attributes: dict[str, Any] = {
+            MESSAGE_ID: task_id,
+            PRIORITY: priority,
+            ATTEMPT: attempt,
+            CLIENT_ID: worker,
+        }
         self._ended_ns: int | None = None
         self._run: Span | None = None
         # Other programs may enqueue tasks, too, and put anything there.
