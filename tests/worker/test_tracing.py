@@ -331,8 +331,10 @@ def test_a_collector_that_is_down_stops_no_task_and_no_worker(
 ) -> None:
     with traced(redis_server, tenant, f"http://127.0.0.1:{free_port()}") as worker:
         _all_run(app, 50)
+        wait_until(lambda: "export" in worker.log(), timeout_s=PATIENCE_S, message="nothing was said of it")
         worker.send(signal.SIGTERM)
         assert worker.wait() == 0
+        assert [line for line in worker.log().splitlines() if not line.startswith("{")] == []
 
 
 def test_a_collector_that_hangs_stops_no_task_and_no_worker(

@@ -49,7 +49,8 @@ class WorkerMetrics:
     def claimed(self, queue: str, tasks: Sequence[ClaimedTask]) -> None:
         """These tasks have waited."""
         for task in tasks:
-            self._waited.observe((queue, task.level), task.waited_s)
+            # Less than nothing when Redis' clock was set back meanwhile; a sum that falls looks like a restart.
+            self._waited.observe((queue, task.level), task.waited_s if task.waited_s > 0.0 else 0.0)
 
     def ran(self, queue: str, task_type: str, seconds: float) -> None:
         """A handler has ended after this time."""
@@ -68,7 +69,7 @@ class WorkerMetrics:
         if status is not None and task.ended_monotonic_s is not None:
             # From the enqueue to the claim by Redis' clock, and from there on by ours: no two clocks are compared.
             seconds = task.age_s + task.ended_monotonic_s - task.claimed_monotonic_s
-            self._lasted.observe((task.queue, task.claimed.level, status), seconds)
+            self._lasted.observe((task.queue, task.claimed.level, status), seconds if seconds > 0.0 else 0.0)
 
     def heartbeat_failed(self) -> None:
         """In the heartbeat's thread."""
