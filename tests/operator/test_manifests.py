@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -21,7 +23,8 @@ from headrace_operator.manifests import (
 )
 from headrace_operator.reading import InvalidResource
 from headrace_operator.redis_reference import REDIS_CA_FILE, redis_settings
-from tests.operator.builders import FULL_TEMPLATE, pool, queue
+from headrace_operator.resources import WorkerPoolResource
+from tests.operator.builders import FULL_TEMPLATE, metadata, pool, queue
 
 IDENTITY = [
     {"name": "HEADRACE_TENANT", "value": "shop"},
@@ -274,6 +277,14 @@ def test_every_worker_is_restricted_whatever_is_in_its_template(order, left_out)
     }
     assert not {"hostNetwork", "hostPID", "hostIPC", "hostUsers", "initContainers"} & set(spec)
     json.dumps(made, allow_nan=False)
+
+
+def test_the_pool_on_the_page_about_tracing_can_be_made():
+    text = (Path(__file__).parents[2] / "docs" / "tracing.md").read_text()
+    body = yaml.safe_load(text.partition("```yaml")[2].partition("```")[0])
+    body["metadata"] |= {key: value for key, value in metadata("orders").items() if key != "name"}
+    made = worker_template(WorkerPoolResource.from_body(body), [queue()])
+    assert container(made)["env"][-1]["value"].endswith("k8s.namespace.name=$(HEADRACE_NAMESPACE)")
 
 
 # ── revisions ────────────────────────────────────────────────────────────────────────────────────────

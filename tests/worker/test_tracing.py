@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import subprocess
@@ -9,9 +10,12 @@ import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from headrace import Headrace
+from headrace.model.ids import new_task_id
+from headrace.model.task import NewTask
 from headrace.model.trace import trace_id_of
 from tests.support.collector import Collector, Span
 from tests.support.redis_server import RedisServer, free_port
@@ -22,7 +26,7 @@ PATIENCE_S = 60
 GIVEN = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331"
 SHORTLY = {"OTEL_BSP_SCHEDULE_DELAY": "50"}
 
-PRODUCER = """
+OWN_OPENTELEMETRY = """
 from opentelemetry import trace
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from opentelemetry.sdk.trace import TracerProvider
@@ -31,10 +35,49 @@ provider = TracerProvider()
 provider.add_span_processor(SimpleSpanProcessor(OTLPSpanExporter()))
 trace.set_tracer_provider(provider)
 from tests.worker import traced_app as tasks
+"""
+PRODUCER = (
+    OWN_OPENTELEMETRY
+    + """
 with trace.get_tracer("shop").start_as_current_span("GET /checkout"):
     handle = {call}
 print(handle.id, handle.result(timeout_s=60))
 """
+)
+STRANGER = (
+    OWN_OPENTELEMETRY
+    + """
+try:
+    tasks.context.options(queue="nowhere").blocking.enqueue()
+except Exception as error:
+    print(type(error).__name__)
+"""
+)
+OWN_WORKER = (
+    OWN_OPENTELEMETRY
+    + """
+import asyncio
+from headrace.worker.worker import Worker
+
+@tasks.app.task(queue="jobs")
+async def with_a_span_of_its_own() -> str:
+    with trace.get_tracer("shop").start_as_current_span("charge"):
+        return (await tasks.context.enqueue()).id
+
+async def main() -> None:
+    worker = Worker(tasks.app)
+    loop = asyncio.create_task(worker.run())
+    task = await with_a_span_of_its_own.enqueue()
+    child = tasks.app.handle("jobs", await task.result(60))
+    await child.result(60)
+    worker.stop()
+    await loop
+    print(task.id, child.id)
+
+asyncio.run(main())
+assert trace.get_tracer_provider() is provider
+"""
+)
 
 
 @pytest.fixture
@@ -64,6 +107,12 @@ def app(redis_server: RedisServer, tenant: str) -> Iterator[Headrace]:
 
 def produce(server: RedisServer, tenant: str, collector: Collector, call: str) -> tuple[str, str]:
     """Run ``call`` in a producer's process; returns the task's id and its result."""
+    task_id, _, result = printed_by(PRODUCER.format(call=call), server, tenant, collector).partition(" ")
+    return task_id, result
+
+
+def printed_by(program: str, server: RedisServer, tenant: str, collector: Collector) -> str:
+    """What a process of the user's prints, which sends its spans to the collector."""
     variables = {
         "HEADRACE_TEST_URL": server.url,
         "HEADRACE_TEST_TENANT": tenant,
@@ -71,7 +120,7 @@ def produce(server: RedisServer, tenant: str, collector: Collector, call: str) -
         "OTEL_SERVICE_NAME": "shop",
     }
     done = subprocess.run(
-        [sys.executable, "-c", PRODUCER.format(call=call)],
+        [sys.executable, "-c", program],
         cwd=REPOSITORY,
         env=os.environ | variables,
         capture_output=True,
@@ -80,8 +129,7 @@ def produce(server: RedisServer, tenant: str, collector: Collector, call: str) -
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    task_id, _, result = done.stdout.strip().partition(" ")
-    return task_id, result
+    return done.stdout.strip().splitlines()[-1]
 
 
 def spans_of(collector: Collector, task_id: str, settled: int = 1) -> dict[str, list[Span]]:
@@ -238,6 +286,43 @@ def test_what_is_left_is_sent_when_the_worker_ends(
     assert set(spans_of(collector, task.id)) == {"wait jobs", "run jobs", "settle jobs"}
 
 
+def test_a_trace_context_that_is_none_is_as_good_as_no_trace_context(
+    redis_server: RedisServer, tenant: str, collector: Collector, app: Headrace
+) -> None:
+    """Programs in other languages enqueue tasks, too."""
+    rubbish = [f"{GIVEN}-0", "ff" + GIVEN[2:] + "-01", "00--01", "\N{SNOWMAN}" * 9]
+    messages = [msgspec.json.encode({"type": "context", "traceparent": each}).decode() for each in rubbish]
+    tasks = [NewTask(new_task_id(), message) for message in messages]
+
+    async def enqueue() -> None:
+        async with app:
+            await app.redis_backend().enqueue("jobs", tasks)
+
+    with traced(redis_server, tenant, collector.url):
+        asyncio.run(enqueue())
+        for task in tasks:
+            spans = spans_of(collector, task.task_id)
+            assert only(spans, "run jobs").trace_id == task.task_id.replace("-", "")
+            assert only(spans, "run jobs").attributes["headrace.outcome"] == "completed"
+
+
+def test_an_enqueue_that_fails_says_so(redis_server: RedisServer, tenant: str, collector: Collector) -> None:
+    assert printed_by(STRANGER, redis_server, tenant, collector) == "UnknownQueue"
+    (span,) = collector.spans
+    assert (span.name, span.is_error, span.attributes["error.type"]) == ("enqueue nowhere", True, "UnknownQueue")
+
+
+def test_a_worker_in_a_program_that_traces_uses_what_is_there(
+    redis_server: RedisServer, tenant: str, collector: Collector
+) -> None:
+    task_id, child_id = printed_by(OWN_WORKER, redis_server, tenant, collector).split()
+    spans, childs = spans_of(collector, task_id), spans_of(collector, child_id)
+    (charge,) = [span for span in collector.spans if span.name == "charge"]
+    assert charge.parent_id == only(spans, "run jobs").span_id
+    assert only(childs, "enqueue jobs").parent_id == charge.span_id
+    assert {span.service for span in collector.spans} == {"shop"}
+
+
 # ── when nobody takes the spans ──────────────────────────────────────────────────────────────────────
 
 
@@ -246,8 +331,10 @@ def test_a_collector_that_is_down_stops_no_task_and_no_worker(
 ) -> None:
     with traced(redis_server, tenant, f"http://127.0.0.1:{free_port()}") as worker:
         _all_run(app, 50)
+        wait_until(lambda: "export" in worker.log(), timeout_s=PATIENCE_S, message="nothing was said of it")
         worker.send(signal.SIGTERM)
         assert worker.wait() == 0
+        assert [line for line in worker.log().splitlines() if not line.startswith("{")] == []
 
 
 def test_a_collector_that_hangs_stops_no_task_and_no_worker(

@@ -138,7 +138,7 @@ def _run_worker(options: argparse.Namespace) -> None:
 
     with _hidden("opentelemetry"):
         from headrace.cli.loading import load_app
-        from headrace.observability.logs import configure_logs
+        from headrace.observability.logs import adopt_logs_of, configure_logs
         from headrace.observability.otlp import begin_exporting
         from headrace.worker.worker import Worker
 
@@ -149,6 +149,8 @@ def _run_worker(options: argparse.Namespace) -> None:
         nonlocal exporting
         app = load_app(options.app)
         exporting = begin_exporting(os.environ, "headrace-worker")
+        if exporting is not None:
+            adopt_logs_of("opentelemetry", options.log_style)
         await Worker(
             app,
             queues=options.queue,

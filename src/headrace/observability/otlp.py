@@ -7,6 +7,7 @@ their own: while no collector answers they are dropped, and tasks go on.
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
@@ -41,32 +42,45 @@ class Exporting:
 def begin_exporting(environment: Mapping[str, str], service: str) -> Exporting | None:
     """Send spans from now on, if the environment says where to; ``service`` is the name if it says none.
 
-    A reason not to is logged. A program that has set up OpenTelemetry has no need of this, so call it after the
-    program's own modules have been imported.
+    A program that has set up OpenTelemetry has no need of this, so call it after the program's own modules have been
+    imported.
     """
-    endpoint = _first(environment, _ENDPOINTS)
-    if not endpoint or not _is_wanted(environment):
+    try:
+        return _begin(environment, service)
+    except _Refused as refused:
+        _log.warning(f"no spans are sent: {refused}")
+        return None
+
+
+def begin_exporting_too(environment: Mapping[str, str], service: str) -> None:
+    """The same in a process that the worker has started; it has said already what stands in the way."""
+    with contextlib.suppress(_Refused):
+        _begin(environment, service)
+
+
+class _Refused(Exception):
+    """What stands in the way, and what to do about it."""
+
+
+def _begin(environment: Mapping[str, str], service: str) -> Exporting | None:
+    if not _first(environment, _ENDPOINTS) or not _is_wanted(environment):
         return None
     protocol = _first(environment, _PROTOCOLS)
     if protocol not in ("", _OUR_PROTOCOL):
-        _log.warning(
-            f"no spans are sent: set OTEL_EXPORTER_OTLP_PROTOCOL to {_OUR_PROTOCOL}, and the endpoint to the "
-            "collector's port for it, usually 4318",
-            protocol=protocol,
+        raise _Refused(
+            f"the protocol {protocol} is not spoken here; set OTEL_EXPORTER_OTLP_PROTOCOL to {_OUR_PROTOCOL}, "
+            "and the endpoint to the collector's port for it, usually 4318"
         )
-        return None
     try:
         from opentelemetry import trace
 
         if not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):
             return None  # the program's own
         provider = _provider(service)
-    except ImportError:
-        _log.warning("no spans are sent: install what they need with pip install 'headrace[tracing]'")
-        return None
-    except Exception as error:  # noqa: BLE001 - whatever a variable has in it, tasks go on
-        _log.warning("no spans are sent: OpenTelemetry refuses its variables (OTEL_…)", error=str(error))
-        return None
+    except ImportError as error:
+        raise _Refused("install what they need with pip install 'headrace[tracing]'") from error
+    except Exception as error:  # whatever a variable has in it, tasks go on
+        raise _Refused(f"OpenTelemetry refuses its variables (OTEL_…): {error}") from error
     trace.set_tracer_provider(provider)
     return Exporting(provider)
 

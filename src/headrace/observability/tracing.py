@@ -181,12 +181,15 @@ class AttemptSpans:
         claimed_ago_s: float,
     ) -> None:
         """``carried`` is the trace context that came with the task, or an empty string."""
-        from opentelemetry.trace import SpanKind
-
         self._tracer = tracer
         self._queue = queue
         self._task_type = task_type
-        self._attributes = {MESSAGE_ID: task_id, PRIORITY: priority, ATTEMPT: attempt, CLIENT_ID: worker}
+        self._attributes: dict[str, Any] = {
+            MESSAGE_ID: task_id,
+            PRIORITY: priority,
+            ATTEMPT: attempt,
+            CLIENT_ID: worker,
+        }
         self._ended_ns: int | None = None
         self._run: Span | None = None
         # Other programs may enqueue tasks, too, and put anything there.
@@ -194,6 +197,8 @@ class AttemptSpans:
         """What the handler runs in."""
         if not int(self.traceparent[-2:], 16) & _SAMPLED:
             return
+        from opentelemetry.trace import SpanKind
+
         parent = _parent(self.traceparent)
         claimed_ns = time.time_ns() - round(claimed_ago_s * 1e9)
         waiting = self._start("wait", parent, SpanKind.INTERNAL, claimed_ns - round(max(0.0, waited_s) * 1e9))
@@ -218,12 +223,21 @@ class AttemptSpans:
         attributes = self._attributes | _attributes(operation, self._queue, self._task_type)
         return self._tracer.start_span(f"{operation} {self._queue}", parent, kind, attributes, start_time=start_ns)
 
+    @property
+    def are_recorded(self) -> bool:
+        """Whether there is anything to end."""
+        return self._run is not None
+
     def enter(self) -> None:
         """Make it what the handler's own spans are begun in, for the rest of this task of the event loop."""
         from opentelemetry.context import attach
+
+        if self._run is None:
+            attach(_parent(self.traceparent))
+            return
         from opentelemetry.trace import set_span_in_context
 
-        attach(_parent(self.traceparent) if self._run is None else set_span_in_context(self._run))
+        attach(set_span_in_context(self._run))
 
     def ran(self, settlement: Settlement | None) -> None:
         """The handler has ended, or is left alone."""
@@ -237,10 +251,10 @@ class AttemptSpans:
 
     def settled(self, settlement: Settlement, status: SettleStatus) -> None:
         """Redis has answered."""
-        from opentelemetry.trace import SpanKind, Status, StatusCode, set_span_in_context
-
         if self._run is None:
             return
+        from opentelemetry.trace import SpanKind, Status, StatusCode, set_span_in_context
+
         self.ran(settlement)
         span = self._start("settle", set_span_in_context(self._run), SpanKind.CLIENT, self._ended_ns)
         span.set_attributes({OUTCOME: settlement.outcome.value, SETTLE_STATUS: status.value})

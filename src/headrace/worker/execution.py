@@ -100,7 +100,7 @@ class Executor:
         if self._tracer is None:
             traceparent = trace.of_task(claimed.task_id, message.traceparent)
         else:
-            task.spans = AttemptSpans(
+            spans = AttemptSpans(
                 self._tracer,
                 worker=self._worker,
                 queue=task.queue,
@@ -112,8 +112,10 @@ class Executor:
                 waited_s=claimed.waited_s,
                 claimed_ago_s=time.monotonic() - task.claimed_monotonic_s,
             )
-            task.spans.enter()
-            traceparent = task.spans.traceparent
+            spans.enter()
+            traceparent = spans.traceparent
+            if spans.are_recorded:
+                task.spans = spans
         trace.enter(traceparent)
         return traceparent
 

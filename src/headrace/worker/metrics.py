@@ -28,7 +28,8 @@ UNKNOWN_TYPES = "(unknown)"
 
 _WAIT_BOUNDS_S = (0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1200, 1800, 3600)
 _RUN_BOUNDS_S = (0.001, 0.005, 0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 900, 1800, 3600)
-_ENDS_OF_ATTEMPTS = frozenset({Outcome.COMPLETED, Outcome.FAILED, Outcome.RETRY, Outcome.CANCELLED})
+_COMPLETED = Outcome.COMPLETED  # what it nearly always is; asked for by its identity, because hashing one is slow
+_STATUSES = {outcome: outcome.value for outcome in (_COMPLETED, Outcome.FAILED, Outcome.RETRY, Outcome.CANCELLED)}
 """What a snooze or a handing back ends is no attempt: the task goes on as if it had not been begun."""
 
 
@@ -48,15 +49,15 @@ class WorkerMetrics:
     def claimed(self, queue: str, tasks: Sequence[ClaimedTask]) -> None:
         """These tasks have waited."""
         for task in tasks:
-            self._waited.observe((queue, task.level), task.waited_s)
+            # Less than nothing when Redis' clock was set back meanwhile; a sum that falls looks like a restart.
+            self._waited.observe((queue, task.level), task.waited_s if task.waited_s > 0.0 else 0.0)
 
     def ran(self, queue: str, task_type: str, seconds: float) -> None:
         """A handler has ended after this time."""
-        self._ran.observe((queue, self._name(task_type)), seconds)
+        name = task_type if task_type in self._named else self._name(task_type)
+        self._ran.observe((queue, name), seconds)
 
     def _name(self, task_type: str) -> str:
-        if task_type in self._named:
-            return task_type
         if len(self._named) > MOST_TASK_TYPES:
             return OTHER_TYPES
         self._named.add(task_type)
@@ -64,10 +65,11 @@ class WorkerMetrics:
 
     def settled(self, task: RunningTask, outcome: Outcome) -> None:
         """Redis has taken this outcome; the attempt itself ended when its handler did."""
-        if outcome in _ENDS_OF_ATTEMPTS and task.ended_monotonic_s is not None:
+        status = "completed" if outcome is _COMPLETED else _STATUSES.get(outcome)
+        if status is not None and task.ended_monotonic_s is not None:
             # From the enqueue to the claim by Redis' clock, and from there on by ours: no two clocks are compared.
             seconds = task.age_s + task.ended_monotonic_s - task.claimed_monotonic_s
-            self._lasted.observe((task.queue, task.claimed.level, outcome.value), seconds)
+            self._lasted.observe((task.queue, task.claimed.level, status), seconds if seconds > 0.0 else 0.0)
 
     def heartbeat_failed(self) -> None:
         """In the heartbeat's thread."""

@@ -19,7 +19,7 @@ from headrace.model import trace
 from headrace.model.outcomes import Fail, Retry, Snooze
 from headrace.model.payload import encode
 from headrace.observability import tracing
-from headrace.observability.otlp import begin_exporting
+from headrace.observability.otlp import begin_exporting_too
 
 from .processes import ChildMessage, JobSpec
 
@@ -75,7 +75,7 @@ def _run(job: JobSpec, answers: BinaryIO) -> ChildMessage:
 @functools.cache
 def _begin_exporting() -> None:
     """Once the handler's module has been imported: it may have set up OpenTelemetry itself."""
-    begin_exporting(os.environ, "headrace-worker")
+    begin_exporting_too(os.environ, "headrace-worker")
 
 
 def _definition(job: JobSpec) -> Definition[..., object, object]:
