@@ -4,6 +4,7 @@
 #   redis-server   the tests start private servers of their own, on free ports
 #   libfaketime    the tests move a server's clock with it
 #   gcc            the tests build the small library with which they cut a server's power
+#   prometheus     its promtool tests the chart's alerts, and a private server answers the dashboard's queries
 #
 # With the argument `cluster`, those that a test cluster needs where no Docker is running:
 #
@@ -11,8 +12,8 @@
 #   iptables, iproute2   connect it to the outside, and take the connection away again
 #   debootstrap    makes the file systems of the node and of our base image
 #
-# Debian's packages of Redis and Docker start services and enable them at boot. Nobody asked for that here, so
-# both are prevented. What was installed before is left as it is.
+# Debian's packages of Redis, Prometheus and Docker start services and enable them at boot. Nobody asked for that here,
+# so both are prevented. What was installed before is left as it is.
 set -euo pipefail
 
 readonly purpose=${1:-tests}
@@ -33,6 +34,10 @@ has_c_compiler() {
     command -v cc >/dev/null
 }
 
+has_prometheus() {
+    command -v prometheus >/dev/null && command -v promtool >/dev/null
+}
+
 missing_packages() {
     if [[ $purpose == cluster ]]; then
         command -v dockerd >/dev/null || echo docker.io
@@ -47,6 +52,7 @@ missing_packages() {
     has_redis_server || echo redis-server
     has_libfaketime || echo libfaketime
     has_c_compiler || printf '%s\n' gcc libc6-dev
+    has_prometheus || echo prometheus
 }
 
 # invoke-rc.d asks policy-rc.d before it starts a service; 101 means "not allowed". A policy that the
@@ -88,6 +94,7 @@ disable_services() {
     for package in "$@"; do
         case $package in
         redis-server) systemctl disable --quiet redis-server.service ;;
+        prometheus) systemctl disable --quiet prometheus.service ;;
         docker.io) systemctl disable --quiet docker.service docker.socket containerd.service ;;
         esac
     done

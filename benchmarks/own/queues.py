@@ -15,6 +15,7 @@ from benchmarks.redis_server import Server
 from headrace import Headrace, QueueConfig
 from headrace.model.outcomes import Outcome, Settlement
 from headrace.model.task import ClaimedTask, NewTask
+from headrace.observability.tracing import EnqueueSpans
 from headrace.queue.queue import MAX_NEW_TASKS_PER_CALL, MAX_TASKS_PER_CALL, Queue
 from headrace.queue.transport import Transport
 
@@ -49,7 +50,8 @@ class Bench:
 
     def new_tasks(self, count: int) -> list[NewTask]:
         """Tasks with the payload that all queues get."""
-        return [self._call().to_new_task() for _ in range(count)]
+        with EnqueueSpans() as spans:
+            return [self._call().to_new_task(spans) for _ in range(count)]
 
     async def fill(self, queues: Sequence[Queue], count: int) -> None:
         """Enqueue ``count`` tasks into each queue."""

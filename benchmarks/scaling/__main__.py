@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -22,6 +22,7 @@ from benchmarks.scaling.traces import Trace
 PAGE: Final = REPOSITORY / "docs" / "scaling.md"
 BEGIN: Final = "<!-- simulator: begin -->"
 END: Final = "<!-- simulator: end -->"
+SEEDS_PUBLISHED: Final = 5
 
 _EXAMPLE: Final = """\
 examples:
@@ -34,11 +35,12 @@ examples:
 def main() -> int:
     """Run the simulations; 1 when a recorded load cannot be read."""
     options = _options()
+    seeds = range(options.seed, options.seed + options.seeds)
     try:
         loads = (
-            [traces.recorded(options.record, options.levels)]
+            [[traces.recorded(options.record, options.levels)]]
             if options.record
-            else [traces.SYNTHETIC[name](options.seed) for name in options.traces]
+            else [[traces.SYNTHETIC[name](seed) for seed in seeds] for name in options.traces]
         )
     except (OSError, traces.BadRecord) as error:
         print(error, file=sys.stderr)  # noqa: T201 - this is a command
@@ -46,9 +48,11 @@ def main() -> int:
     console = Console(stderr=True, highlight=False)
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console) as progress:
-        comparisons = [compare(load, Settings(), progress) for load in loads]
+        comparisons = [[compare(trace, Settings(), progress) for trace in load] for load in loads]
     # In a file or a pipe the table must not be squeezed into the 80 columns that are assumed there.
-    Console(highlight=False, width=None if sys.stdout.isatty() else 120).print(report.screen(comparisons))
+    Console(highlight=False, width=None if sys.stdout.isatty() else 120).print(
+        report.screen([load[0] for load in comparisons])
+    )
     sys.stdout.write("\n".join(report.verdicts(comparisons)) + "\n")
     if options.publish:
         publish(comparisons, PAGE)
@@ -65,7 +69,7 @@ def compare(trace: Trace, settings: Settings, progress: Progress | None = None) 
     return Comparison(
         trace,
         settings,
-        policy=run(Policy(settings), "policy").run(),
+        policy=run(Policy(), "policy").run(),
         clairvoyant=run(Clairvoyant(trace, settings), "clairvoyant").run(),
     )
 
@@ -77,14 +81,14 @@ def _told(progress: Progress | None, what: str) -> Callable[[float], None] | Non
     return lambda share: progress.update(task, completed=share)
 
 
-def publish(comparisons: list[Comparison], page: Path) -> None:
-    """Replace what is between the markers of the page, and the picture beside it."""
+def publish(comparisons: Sequence[Sequence[Comparison]], page: Path) -> None:
+    """Replace what is between the markers of the page, and the picture beside it. By load, and then by seed."""
     before, begin, rest = page.read_text().partition(BEGIN)
     _, end, after = rest.partition(END)
     if not begin or not end:
         raise SystemExit(f"{page.name} has no {BEGIN} … {END}")
     drawn = page.with_suffix(".svg")
-    drawn.write_text(picture.svg(comparisons))
+    drawn.write_text(picture.svg([load[0] for load in comparisons]))
     page.write_text(f"{before}{BEGIN}\n\n{report.markdown(comparisons, drawn.name)}\n\n{END}{after}")
 
 
@@ -107,10 +111,19 @@ def _options() -> argparse.Namespace:
         "--levels", type=_names, default=traces.LEVELS, metavar="A,B",
         help=f"the levels of the recorded load, highest first (default: {','.join(traces.LEVELS)})",
     )  # fmt: skip
+    parser.add_argument(
+        "--seeds", type=int, default=None, metavar="N",
+        help=f"so many, from that one on (default: 1, and {SEEDS_PUBLISHED} with --publish)",
+    )  # fmt: skip
     parser.add_argument("--publish", action="store_true", help="write figures and picture into docs/scaling.md")
     options = parser.parse_args()
-    if options.publish and (options.record or options.traces != known or options.seed != 1):
-        parser.error("only the whole run with its own seed is published")
+    if options.seeds is None:
+        options.seeds = SEEDS_PUBLISHED if options.publish else 1
+    if options.seeds < 1:
+        parser.error("--seeds has to be at least 1")
+    is_whole = not options.record and (options.traces, options.seed, options.seeds) == (known, 1, SEEDS_PUBLISHED)
+    if options.publish and not is_whole:
+        parser.error("only the whole run with its own seeds is published")
     return options
 
 

@@ -5,9 +5,9 @@ that hold nothing, the one that has waited the longest gets the next task, becau
 order in which they came; if there is none, the one with a free slot that has waited the longest for more.
 
 What decides on the number of pods is a `Scaler`. It is asked when the bell rings, which is when more tasks have come
-than it left room for, and when the time has come that it named. A new pod is ready some time after the decision. One
-that goes is gone at once. As many workers as the scaler has to spare are set aside as soon as they hold nothing: they
-get no tasks until they are taken back.
+than it left room for, and when the time has come that it named. A new pod is ready some time after the decision; one
+that was foreseen has been started so much earlier, and is ready with it. One that goes is gone at once. As many workers
+as the scaler has to spare are set aside as soon as they hold nothing: they get no tasks until they are taken back.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from benchmarks.scaling.traces import Task, Trace
 SAMPLE_S: Final = 10.0
 
 _READY, _END, _LOOK = range(3)
-_RUNS_REMEMBERED: Final = 1000
+_RUNS_REMEMBERED: Final = 10_000
 """As in `settle.lua`."""
 _TOLD_EVERY_S: Final = 600.0
 _LONGEST_AFTER_S: Final = 86400.0
@@ -95,8 +95,8 @@ class Pool:
 class Scaler(Protocol):
     """What decides."""
 
-    start_s: float
-    """How long its pods take to start."""
+    foresees: bool
+    """Whether a pod was started in time, so that it is ready at the moment at which it is wanted."""
 
     def look(self, pool: Pool) -> Verdict: ...
 
@@ -112,7 +112,7 @@ class Run(NamedTuple):
     waited_s: list[float]
     """By task, in the order in which they began."""
     changes: tuple[tuple[float, int], ...]
-    """When the number of pods changed, and to what."""
+    """When the number of pods changed, and to what. A foreseen pod counts from when it is ready."""
     executing: tuple[int, ...]
     """Busy slots at regular moments, `SAMPLE_S` apart."""
     looks: int
@@ -282,11 +282,15 @@ class Simulation(Pool):
         before = len(self.workers)
         if replicas == before:
             return
+        start_s = self.settings.start_s
         for _ in range(replicas - before):
             worker = Worker(self._named, self.now_s)
             self._named += 1
             self.workers[worker.name] = worker
-            self._add_event(self.now_s + self._scaler.start_s, _READY, worker, None)
+            self._add_event(self.now_s + (0.0 if self._scaler.foresees else start_s), _READY, worker, None)
+            if self._scaler.foresees:
+                self._pod_s += start_s
+                self._wasted_s += start_s
         if replicas < before:
             idle = sorted(
                 [*self._idle.values(), *self._aside.values()], key=lambda each: (each.idle_since_s, each.name)

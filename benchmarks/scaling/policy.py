@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from benchmarks.scaling.model import Pool, Settings, Verdict
+from benchmarks.scaling.model import Pool, Verdict
 from headrace_operator.observation import Flow, PoolHistory
 from headrace_operator.scaling import Decision, Figures, LevelLoad, QueueLoad, decide
 
@@ -14,8 +14,9 @@ LOOKS_EVERY_S: Final = 2.0
 class Policy:
     """One queue, one pool, and all that is remembered between two looks."""
 
-    def __init__(self, settings: Settings) -> None:
-        self.start_s = settings.start_s
+    foresees = False
+
+    def __init__(self) -> None:
         self.last: Decision | None = None
         self._flow = Flow()
         self._history = PoolHistory(0.0)
@@ -49,7 +50,7 @@ class Policy:
                 recent_need=self._history.recent_need(settings.idle_seconds, replicas, now_s),
             )
         )
-        self._history.needed(decision.need, now_s)
+        self._history.needed(decision.need, now_s, is_flowing=decision.is_flowing)
         self._history.stepped(decision.replicas - replicas, now_s)
         return Verdict(decision.replicas, decision.spare, decision.room, LOOKS_EVERY_S)
 

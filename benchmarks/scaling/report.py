@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
@@ -75,35 +76,54 @@ def screen(comparisons: Sequence[Comparison]) -> Table:
     return shown
 
 
-def verdicts(comparisons: Iterable[Comparison]) -> list[str]:
+def verdicts(loads: Iterable[Sequence[Comparison]]) -> list[str]:
     """A line per load: whether the bar is met."""
     return [
-        f"{each.trace.name}: wasted {each.wasted:.2f} × the clairvoyant's (bar {BAR:g}: "
-        f"{'met' if each.is_met else 'not met'}), {each.total:.2f} × its pod-seconds"
-        for each in comparisons
+        f"{load[0].trace.name}: wasted {_spread(each.wasted for each in load)} the clairvoyant's (bar {BAR:g}: "
+        f"{_met(load)}), {_spread(each.total for each in load)} its pod-seconds"
+        for load in loads
     ]
 
 
-def markdown(comparisons: Sequence[Comparison], picture: str) -> str:
-    """Everything between the markers of the page."""
+def _met(load: Sequence[Comparison]) -> str:
+    met = sum(each.is_met for each in load)
+    if met in (0, len(load)):
+        return "met" if met else "not met"
+    return f"met with {met} of {len(load)} seeds"
+
+
+def _spread(ratios: Iterable[float]) -> str:
+    """The median of all seeds, and how far they lie apart."""
+    ordered = sorted(ratios)
+    middle = f"{statistics.median(ordered):.2f} ×"
+    return middle if len(ordered) == 1 else f"{middle} ({ordered[0]:.2f} to {ordered[-1]:.2f})"
+
+
+def markdown(by_seed: Sequence[Sequence[Comparison]], picture: str) -> str:
+    """Everything between the markers of the page. By load, and then by seed, of which the first is told in full."""
+    comparisons = [load[0] for load in by_seed]
     loads = table(
         ("load", "", "tasks", "wasted, policy to clairvoyant", f"bar: {BAR:g}", "pod-seconds, policy to clairvoyant"),
         (
             (
-                each.trace.name,
-                each.trace.about,
-                f"{len(each.trace.tasks):,}",
-                f"{each.wasted:.2f} ×",
-                "met" if each.is_met else "not met",
-                f"{each.total:.2f} ×",
+                load[0].trace.name,
+                load[0].trace.about,
+                f"{len(load[0].trace.tasks):,}",
+                _spread(each.wasted for each in load),
+                _met(load),
+                _spread(each.total for each in load),
             )
-            for each in comparisons
+            for load in by_seed
         ),
         right=range(2, 6),
     )
     figures = table(_HEADER, (row for each in comparisons for row in _rows(each)), right=_FIGURES)
+    seeds = (
+        f"The ratios are the median of {len(by_seed[0])} seeds, the least and the most; the picture and all other "
+        "figures are of the first."
+    )
     about = "*Changes* are those of the number of pods, and *started* are pods over the whole time."
-    return "\n\n".join((loads, f"![Load and pods over time]({picture})", figures, about))
+    return "\n\n".join((loads, seeds, f"![Load and pods over time]({picture})", figures, about))
 
 
 def _rows(comparison: Comparison) -> Iterable[tuple[str, ...]]:

@@ -109,7 +109,7 @@ def _outcome(decision: Decision) -> list[tuple[str, str]]:
     long_idle = sum(idle_s >= figures.idle_seconds for idle_s in figures.idle_s)
     idle = f"{_number(figures.idle_seconds)} s"
     so_far = f"{_workers(figures.replicas)}, {figures.busy} busy, {long_idle} idle for {idle} or longer"
-    spare = f"{_workers(decision.spare)} not needed for {idle}" if decision.spare else ""
+    spare = f"{_workers(decision.spare)} not needed lately" if decision.spare else ""
     limits = []
     if figures.up_limit is not None:
         pods, seconds = figures.up_limit.pods, _number(figures.up_limit.seconds)

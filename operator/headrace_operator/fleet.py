@@ -68,6 +68,11 @@ class Member:
         return self.work.is_parked or self.never_began
 
     @property
+    def is_marked(self) -> bool:
+        """It has been chosen to go, and perhaps its ReplicaSet has begun to delete it."""
+        return self.deletion_cost < 0
+
+    @property
     def takes_tasks(self) -> bool:
         """It does, or will when it has started."""
         return not self.work.is_draining
@@ -87,11 +92,22 @@ class Plan:
     """What the Deployment shall be told; None: nothing new."""
     departing: tuple[Member, ...] = ()
     """Who goes if it is told that."""
+    are_going: bool = False
+    """Pods have been told to go, and which ones is not seen yet."""
 
     @property
     def is_unfinished(self) -> bool:
         """Whether something has been begun of which the end is to be seen."""
-        return bool(self.drain or self.mark or self.departing)
+        return bool(self.drain or self.mark or self.departing or self.are_going)
+
+    @property
+    def gives_back_marked(self) -> bool:
+        """Whether pods that were chosen to go shall stay after all."""
+        return any(pod.is_marked for pod in (*self.take_back, *self.unmark))
+
+    def until_they_have_gone(self) -> Plan:
+        """What can be done of it while it is not seen yet whether those that were chosen to go are being deleted."""
+        return Plan(take_back=tuple(pod for pod in self.take_back if not pod.is_marked), are_going=True)
 
 
 def is_ready(pod: Mapping[str, Any]) -> bool:
@@ -126,12 +142,13 @@ def plan(
     active = [pod for pod in pods if pod.takes_tasks]
     draining = [pod for pod in pods if not pod.takes_tasks]
     if len(pods) > told:
-        # Pods are going, and which ones is not seen yet. Only more can be told now.
-        return Plan(replicas=replicas if replicas > told else None)
+        # Pods are going, and which ones is not seen yet. If the Deployment were told to have more now, it could not be
+        # seen any more: one that is being deleted would look like one that stays.
+        return Plan(are_going=True)
     missing = taking_tasks - len(active)
     if missing > 0:
         # Those first that have not been chosen to go yet, and then those that worked last.
-        back = sorted(draining, key=lambda pod: (pod.deletion_cost < 0, pod.idle_s))[:missing]
+        back = sorted(draining, key=lambda pod: (pod.is_marked, pod.idle_s))[:missing]
         draining = [pod for pod in draining if pod not in back]
     else:
         back = []
@@ -146,7 +163,7 @@ def plan(
         take_back=tuple(back),
         drain=tuple(pod for pod in drain if pod.work.is_known),
         mark=tuple(pod for pod in leaving if pod not in marked),
-        unmark=tuple(pod for pod in pods if pod.deletion_cost < 0 and pod not in leaving),
+        unmark=tuple(pod for pod in pods if pod.is_marked and pod not in leaving),
         replicas=None if target == told else target,
         departing=tuple(departing),
     )

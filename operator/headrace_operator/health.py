@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from headrace.observability.probes import path_of, plain, response
 
@@ -52,7 +52,7 @@ class Health:
 
 
 async def serve(
-    health: Health, port: int, about: Callable[[], dict[str, object]], metrics: Callable[[], bytes]
+    health: Health, port: int, about: Callable[[], dict[str, object]], metrics: Callable[[], Awaitable[bytes]]
 ) -> asyncio.Server:
     """Answer ``GET /livez`` and ``GET /readyz`` with 200 or 503, and ``GET /metrics`` for Prometheus."""
 
@@ -63,7 +63,7 @@ async def serve(
                 request = await reader.readuntil(b"\r\n\r\n")
                 path = path_of(request)
                 if path == b"/metrics":
-                    writer.write(plain(metrics(), _PROMETHEUS))
+                    writer.write(plain(await metrics(), _PROMETHEUS))
                 else:
                     good = {b"/livez": health.alive, b"/readyz": health.ready}.get(path)
                     told = {"stalled": health.stalled(), "blind_checks": health.blind_checks, **about()}

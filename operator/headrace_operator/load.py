@@ -82,6 +82,11 @@ def pool_figures(
     )
 
 
+def backlog(figures: Figures) -> float:
+    """How many tasks wait for the pool now: its share of them."""
+    return sum(level.waiting for queue in figures.queues for level in queue.levels if level.level != DELAYED)
+
+
 def _load(
     pool: WorkerPoolResource, own: Sibling, queue: QueueInView, pods: Sequence[Member], now_s: float
 ) -> QueueLoad:

@@ -27,7 +27,7 @@ from .handlers.taskqueue import Place, TaskQueues
 from .handlers.workerpool import WorkerPools
 from .health import Health
 from .kube import DEPLOYMENTS, PODS, TASK_QUEUES, WORKER_POOLS, ApiProblem, Kube, Resource, connect
-from .metrics import PoolMetrics
+from .metrics.page import MetricsPage
 from .options import Options, parse
 from .reporting import Reporter
 from .resources import POOL_LABEL
@@ -65,10 +65,10 @@ class Operator:
         self._tombstones: dict[str, tuple[float, Body]] = {}
         """Deleted TaskQueues, by uid, that a leader has not dealt with yet."""
         self.health = Health()
-        self._metrics = PoolMetrics()
         self._leadership = Leadership(
             kube, namespace=options.lease_namespace, name=options.lease_name, identity=options.identity
         )
+        self._metrics = MetricsPage(lambda: self._leadership.is_leader, options.metrics_max_queues)
 
     async def run(self, stop: asyncio.Event) -> None:
         """Run until ``stop`` is set, or until a part of it breaks, which is then raised."""
@@ -93,6 +93,7 @@ class Operator:
             await asyncio.gather(*parts, stopping, return_exceptions=True)
             if server is not None:
                 server.close()
+            self._metrics.close()
 
     def _about(self) -> dict[str, object]:
         return {"leader": self._leadership.is_leader, "filled": self.health.is_filled}
@@ -203,7 +204,7 @@ class Operator:
             self._store,
             Reporter(self._kube, self._store, recorder, "WorkerPool", WORKER_POOLS),
             taskqueues,
-            self._metrics,
+            self._metrics.pools,
         )
 
         async def look(key: Key) -> float | None:
@@ -225,11 +226,12 @@ class Operator:
         for _, body in self._tombstones.values():
             self._work.add(key_of("TaskQueue", body))
         self.health.watch_loop("reconcile", lambda: self._work.moved_at_s)
+        self._metrics.lead(taskqueues.views)
         try:
             await self._work.run(look, expected=(ApiProblem, HeadraceError))
         finally:
             self.health.drop_loop("reconcile")
-            self._metrics.forget_all()
+            self._metrics.follow()
             await taskqueues.aclose()
             await backends.aclose()
 

@@ -49,6 +49,8 @@ def worker_template(pool: WorkerPoolResource, queues: Sequence[TaskQueueResource
     tenant, redis = common_backend(pool, queues)
     given = pool.template
     grace_s = grace_period_s(pool, queues)
+    # Ours come first, so that the user's can refer to them: $(HEADRACE_TENANT) means only what stands before it.
+    environment = [*_identity(pool, queues, tenant), *_redis_address(redis), *given.get("env", [])]
     metadata: dict[str, Any] = {"labels": {**given.get("labels", {}), **_LABELS, POOL_LABEL: pool.ref.name}}
     if given.get("annotations"):
         metadata["annotations"] = dict(given["annotations"])
@@ -56,9 +58,12 @@ def worker_template(pool: WorkerPoolResource, queues: Sequence[TaskQueueResource
         "automountServiceAccountToken": "serviceAccountName" in given,
         # Redis is found by its name; variables for every service of the namespace would only slow the start.
         "enableServiceLinks": False,
+        # The first process of a PID namespace ignores each signal that it does not handle yet. In one that the pod
+        # shares, that is not the worker: told to stop while Python still starts, it ends instead of going on unaware.
+        "shareProcessNamespace": True,
         "terminationGracePeriodSeconds": grace_s + HAND_BACK_S,
         "securityContext": {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}},
-        "containers": [_container(pool, _arguments(pool, queues, grace_s), _environment(tenant, redis, given), redis)],
+        "containers": [_container(pool, _arguments(pool, queues, grace_s), environment, redis)],
         "volumes": _volumes(redis, given),
     }
     for key in ("nodeSelector", "tolerations", "priorityClassName", "imagePullSecrets", "serviceAccountName"):
@@ -173,23 +178,33 @@ def _arguments(pool: WorkerPoolResource, queues: Sequence[TaskQueueResource], gr
     ]
 
 
-def _environment(tenant: str, redis: RedisReference, given: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Ours come first, so that the user's can refer to them: $(HEADRACE_TENANT) means only what stands before it."""
+def _identity(pool: WorkerPoolResource, queues: Sequence[TaskQueueResource], tenant: str) -> list[dict[str, Any]]:
+    """Whose worker this is, also for what it tells Prometheus of itself."""
+    variables = {
+        "HEADRACE_TENANT": tenant,
+        "HEADRACE_NAMESPACE": pool.ref.namespace,
+        "HEADRACE_POOL": pool.ref.name,
+    }
+    renamed = sorted(f"{queue.queue_name}={queue.ref.name}" for queue in queues if queue.queue_name != queue.ref.name)
+    if renamed:
+        variables["HEADRACE_QUEUE_NAMES"] = ",".join(renamed)
+    return [{"name": name, "value": value} for name, value in variables.items()]
+
+
+def _redis_address(redis: RedisReference) -> list[dict[str, Any]]:
     url = redis.url_without_login()
-    ours: list[dict[str, Any]] = [{"name": "HEADRACE_TENANT", "value": tenant}]
     if url is None:
-        ours.append(_from_secret("HEADRACE_REDIS_URL", redis, "url"))
-    else:
-        ours.append({"name": "HEADRACE_REDIS_URL", "value": url})
-        if redis.secret_name is not None:
-            logins = ["username", "password"]
-            if redis.mode == "sentinel":
-                logins += ["sentinel-username", "sentinel-password"]
-            ours += [
-                _from_secret(f"HEADRACE_REDIS_{login.upper().replace('-', '_')}", redis, login, optional=True)
-                for login in logins
-            ]
-    return [*ours, *given.get("env", [])]
+        return [_from_secret("HEADRACE_REDIS_URL", redis, "url")]
+    variables: list[dict[str, Any]] = [{"name": "HEADRACE_REDIS_URL", "value": url}]
+    if redis.secret_name is not None:
+        logins = ["username", "password"]
+        if redis.mode == "sentinel":
+            logins += ["sentinel-username", "sentinel-password"]
+        variables += [
+            _from_secret(f"HEADRACE_REDIS_{login.upper().replace('-', '_')}", redis, login, optional=True)
+            for login in logins
+        ]
+    return variables
 
 
 def _from_secret(variable: str, redis: RedisReference, key: str, *, optional: bool = False) -> dict[str, Any]:

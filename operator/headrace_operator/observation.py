@@ -13,6 +13,15 @@ from typing import Final
 BUCKET_S: Final = 5.0
 BUCKETS: Final = 12
 """A flow is what comes in most of these; a burst is in one or two of them."""
+MANY_BUCKETS: Final = 60
+"""How strong a flow is, is told by these, as long as the last few do not contradict them."""
+CHANCE: Final = 3.0
+"""So many standard deviations may what came lately differ from what usually comes, and still be the same flow."""
+
+REMEMBERED_OF_A_BURST: Final = 0.25
+REMEMBERED_OF_A_FLOW: Final = 2.5
+"""For so many times ``idle_seconds`` it is remembered what was needed. A burst is over when it is over. What a flow
+needs goes up and down by chance, and who is set aside for that and needed again idles in vain, and starts in vain."""
 
 _MOST_STEPS: Final = 10_000
 
@@ -23,7 +32,7 @@ class Flow:
     def __init__(self) -> None:
         self._total: int | None = None
         """Tasks that have come to wait: those that wait, and those that waited until they were claimed."""
-        self._buckets: deque[tuple[int, int]] = deque(maxlen=BUCKETS + 1)
+        self._buckets: deque[tuple[int, int]] = deque(maxlen=MANY_BUCKETS + 1)
         """Number of the bucket, and what came in it."""
         self._runs: int | None = None
         self._ended_at_s: float | None = None
@@ -49,15 +58,22 @@ class Flow:
         self._runs = runs
 
     def arriving_per_s(self, now_s: float) -> float:
-        """What comes steadily: the median over the last minute, in which a burst counts for nothing.
+        """What comes steadily: neither a burst nor chance should count.
 
-        Nothing while there is nothing to do: a flow that has dried up must not keep a worker, however thin it was.
+        That is the mean of the middle half of five minutes, unless the median of the last one differs from it by more
+        than chance explains: then the flow has changed, and the last minute holds. Nothing while there is nothing to
+        do: a flow that has dried up must not keep a worker, however thin it was.
         """
         if not self._has_work:
             return 0.0
         current = int(now_s // BUCKET_S)
         came = dict(self._buckets)
-        return statistics.median(came.get(bucket, 0) for bucket in range(current - BUCKETS, current)) / BUCKET_S
+        counts = [came.get(bucket, 0) for bucket in range(current - MANY_BUCKETS, current)]
+        lately = statistics.median(counts[-BUCKETS:])
+        usually = statistics.fmean(sorted(counts)[MANY_BUCKETS // 4 : -MANY_BUCKETS // 4])
+        # Of independent arrivals, the variance of a count is the count.
+        has_changed = BUCKETS * (lately - usually) ** 2 > CHANCE**2 * max(lately, usually)
+        return (lately if has_changed else usually) / BUCKET_S
 
     def standstill_s(self, now_s: float) -> float:
         """For how long tasks have been at work without any of them ending."""
@@ -71,6 +87,8 @@ class PoolHistory:
         self._since_s = now_s
         self._needs: deque[tuple[float, int]] = deque()
         """When so many were last needed, falling: whatever was followed by more is of no interest."""
+        self._flowed_at_s: float | None = None
+        """When something has last come steadily."""
         self._steps: deque[tuple[float, int]] = deque(maxlen=_MOST_STEPS)
         self._idle: dict[str, tuple[float, float, float]] = {}
         """By worker: the moment its record names, for how long that was when it was first seen, and when that was."""
@@ -86,17 +104,30 @@ class PoolHistory:
         for worker in self._idle.keys() - workers:
             del self._idle[worker]
 
-    def needed(self, need: int, now_s: float) -> None:
+    def needed(self, need: int, now_s: float, *, is_flowing: bool = False) -> None:
+        if is_flowing:
+            self._flowed_at_s = now_s
         while self._needs and self._needs[-1][1] <= need:
             self._needs.pop()
         self._needs.append((now_s, need))
 
-    def recent_need(self, window_s: float, replicas: int, now_s: float) -> int:
-        """The most that was needed within that time; at least ``replicas`` until so much time has been seen."""
-        while len(self._needs) > 1 and self._needs[0][0] < now_s - window_s:
+    def recent_need(self, idle_seconds: float, replicas: int, now_s: float) -> int:
+        """What is kept at work although it may not be needed now; at least ``replicas`` until enough has been seen.
+
+        The most that a flow needed for long, or a burst shortly before. One worker stays for ``idle_seconds`` after
+        whatever it was: a task that comes then begins at once, and needs no operator for that.
+        """
+        while len(self._needs) > 1 and self._needs[0][0] < now_s - REMEMBERED_OF_A_FLOW * idle_seconds:
             self._needs.popleft()
-        most = self._needs[0][1] if self._needs else 0
-        return max(most, replicas) if now_s - self._since_s < window_s else most
+        is_flowing = self._flowed_at_s is not None and self._flowed_at_s >= now_s - idle_seconds
+        remembered_s = (REMEMBERED_OF_A_FLOW if is_flowing else REMEMBERED_OF_A_BURST) * idle_seconds
+        if now_s - self._since_s < max(remembered_s, idle_seconds):
+            return max(self._most_needed(remembered_s, now_s), replicas)
+        return max(self._most_needed(remembered_s, now_s), min(1, self._most_needed(idle_seconds, now_s)))
+
+    def _most_needed(self, within_s: float, now_s: float) -> int:
+        last = self._needs[-1][1] if self._needs else 0
+        return next((need for at_s, need in self._needs if at_s >= now_s - within_s), last)
 
     def stepped(self, change: int, now_s: float) -> None:
         if change:

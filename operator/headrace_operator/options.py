@@ -15,6 +15,7 @@ from headrace.model.names import check_name
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 DEFAULT_LEASE = "headrace-operator"
+DEFAULT_MAX_QUEUES = 500
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,8 @@ class Options:
     health_port: int | None = None
     tenants: Mapping[str, frozenset[str]] = field(default_factory=dict)
     """Which tenants, beside the one that is called like it, a namespace may use."""
+    metrics_max_queues: int = DEFAULT_MAX_QUEUES
+    """How many TaskQueues have series of their own on ``/metrics``."""
     log_level: str = "info"
     log_style: str = "auto"
 
@@ -54,6 +57,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--health-port", type=int, metavar="PORT", help="serve /livez and /readyz on this port")
     add("--tenants", default="{}", metavar="JSON",
         help='which other tenants a namespace may use, such as {"shop": ["acme"]}, or a file with that')  # fmt: skip
+    add("--metrics-max-queues", type=int, default=DEFAULT_MAX_QUEUES, metavar="NUMBER",
+        help="how many TaskQueues, the oldest first, have series of their own on /metrics; all others are added up per "
+        "namespace (default: %(default)s)")  # fmt: skip
     add("--log-level", choices=("debug", "info", "warning", "error"), default="info", help="how much to log")
     add(
         "--log-style",
@@ -73,6 +79,7 @@ def read(given: argparse.Namespace) -> Options:
         identity=f"{given.identity or socket.gethostname()}-{secrets.token_hex(3)}",
         health_port=given.health_port,
         tenants=read_tenants(given.tenants),
+        metrics_max_queues=_not_negative("--metrics-max-queues", given.metrics_max_queues),
         log_level=given.log_level,
         log_style=given.log_style,
     )
@@ -95,6 +102,12 @@ def read_tenants(text: str) -> dict[str, frozenset[str]]:
         namespace: frozenset(check_name(f"--tenants[{namespace}]", tenant) for tenant in names)
         for namespace, names in found.items()
     }
+
+
+def _not_negative(option: str, number: int) -> int:
+    if number < 0:
+        raise InvalidConfig(option, f"must be 0 or more, not {number}")
+    return number
 
 
 def _own_namespace() -> str:

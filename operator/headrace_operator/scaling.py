@@ -22,7 +22,8 @@ a burst is answered once. With 10 tasks per second of 2 s each, nothing waiting 
 While nothing has been measured, a worker is expected to deal with ``backlog_per_worker`` tasks, waiting or executing.
 How long tasks have been at work without any of them ending is a lower bound of what they take, and is used as such.
 
-**Up** at once, to the number needed. **Down** only by workers that have had nothing to do for ``idle_seconds``. See
+**Up** at once, to the number needed. **Down** only by workers that have had nothing to do for ``idle_seconds``. Who is
+not needed is set aside, so that it has nothing to do: soon after a burst, and late while there is a flow. See
 `Decision.replicas` and `Decision.spare`.
 """
 
@@ -89,7 +90,7 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
     fixed_replicas: int | None = None
     """As somebody wants it: nothing is computed then."""
     recent_need: int = 0
-    """The most that was needed within the last ``idle_seconds``; until so much time has been seen, all there is."""
+    """What was needed lately (`PoolHistory.recent_need`); until enough time has been seen, all there is."""
     up_limit: StepLimit | None = None
     down_limit: StepLimit | None = None
     added: int = 0
@@ -120,13 +121,24 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     """What the load asks for, whatever the bounds are."""
     slots: float
     spare: int
-    """How many of the workers have not been needed for ``idle_seconds``. They are set aside as soon as they hold
-    nothing, so that the work gathers on the others and these can go; what is needed again is taken back at once."""
+    """How many of the workers have not been needed lately. They are set aside as soon as they hold nothing, so that the
+    work gathers on the others and these can go; what is needed again is taken back at once."""
     room: int | None
-    """How many more tasks may come to wait before another pod is needed; None: no number of tasks changes anything."""
+    """How many more tasks may come to wait before another worker is needed, be it a new one or one that was set aside;
+    None: no number of tasks changes anything."""
     reason: Reason
     message: str
     figures: Figures
+
+    @property
+    def taking_tasks(self) -> int:
+        """How many of the replicas shall take tasks: all that were not set aside."""
+        return _taking_tasks(self.figures, self.replicas, self.spare)
+
+    @property
+    def is_flowing(self) -> bool:
+        """Whether anything comes steadily."""
+        return any(queue.arriving_per_s > 0 for queue in self.figures.queues)
 
 
 def decide(figures: Figures) -> Decision:
@@ -136,16 +148,23 @@ def decide(figures: Figures) -> Decision:
     if figures.fixed_replicas is not None:
         return _fixed(figures, slots, need, figures.fixed_replicas)
     replicas, reason, message = _bounded(figures, need)
+    spare = max(0, figures.replicas - max(need, figures.recent_need, figures.min_replicas))
+    taking_tasks = _taking_tasks(figures, replicas, spare)
+    is_held = reason in (Reason.AT_MAXIMUM, Reason.STEP_LIMITED) and taking_tasks == replicas
     return Decision(
         replicas=replicas,
         need=need,
         slots=slots,
-        spare=max(0, figures.replicas - max(need, figures.recent_need, figures.min_replicas)),
-        room=None if reason in (Reason.AT_MAXIMUM, Reason.STEP_LIMITED) else _room(figures, slots, replicas),
+        spare=spare,
+        room=None if is_held else _room(figures, slots, taking_tasks),
         reason=reason,
         message=message,
         figures=figures,
     )
+
+
+def _taking_tasks(figures: Figures, replicas: int, spare: int) -> int:
+    return replicas if replicas > figures.replicas else min(replicas, figures.replicas - spare)
 
 
 def slot_share(service_s: float, target_s: float) -> float:
@@ -240,14 +259,14 @@ def _fixed(figures: Figures, slots: float, need: int, fixed: int) -> Decision:
     )
 
 
-def _room(figures: Figures, slots: float, replicas: int) -> int | None:
-    """Counted for the level that asks for the most. Pods that are to go are not counted on."""
-    if replicas >= figures.max_replicas:
+def _room(figures: Figures, slots: float, taking_tasks: int) -> int | None:
+    """Counted for the level that asks for the most. Pods that are to go or were set aside are not counted on."""
+    if taking_tasks >= figures.max_replicas:
         return None
     dearest = max((slots_per_task(level, figures) for queue in figures.queues for level in queue.levels), default=0.0)
     if dearest <= 0:
         return None
-    return max(0, math.floor((replicas * figures.concurrency - slots) / dearest + _A_LITTLE))
+    return max(0, math.floor((taking_tasks * figures.concurrency - slots) / dearest + _A_LITTLE))
 
 
 def told_load(figures: Figures) -> str:

@@ -15,7 +15,16 @@ import pytest
 
 from tests.support.redis_server import HOST, RedisServer
 
-HEAVY = ("click", "kopf", "kubernetes", "multiprocessing.pool", "opentelemetry", "pydantic", "typer")
+HEAVY = (
+    "click",
+    "kopf",
+    "kubernetes",
+    "multiprocessing.pool",
+    "opentelemetry",
+    "prometheus_client",
+    "pydantic",
+    "typer",
+)
 APP = """
 import sys
 from headrace import Headrace, QueueConfig

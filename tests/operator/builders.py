@@ -4,6 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from prometheus_client.parser import text_string_to_metric_families
+
+from headrace.model.figures import LevelCounters, Pulse, QueueCounters, WorkerPulse
+from headrace.model.states import WorkerState
+from headrace_operator.metrics.page import MetricsPage
+from headrace_operator.metrics.queue_figures import QueueView
 from headrace_operator.redis_reference import RedisReference
 from headrace_operator.resources import TaskQueueResource, WorkerPoolResource
 from headrace_operator.scaling import Figures, LevelLoad, QueueLoad
@@ -72,6 +78,63 @@ def pool_figures(*queues: QueueLoad, **changes: Any) -> Figures:
         "backlog_per_worker": 50.0,
     }
     return Figures(queues=queues, **usual | changes)
+
+
+def pulse(**changes: Any) -> Pulse:
+    """Of a queue with two levels, in which one task waits and one worker holds two."""
+    usual: dict[str, Any] = {
+        "at_s": 1000.0,
+        "paused": False,
+        "levels": (("high", 0, None), ("low", 1, 990.0)),
+        "executing": 2,
+        "delayed": 0,
+        "dead_letter": 0,
+        "workers": (WorkerPulse("w", WorkerState.ACTIVE, 2, 5, False, "w", 0.0),),
+        "workers_dead": 0,
+        "completed_last_minute": 0,
+        "failed_last_minute": 0,
+        "promoted": 0,
+        "forward_at_s": None,
+        "reclaim_at_s": None,
+        "promote_at_s": None,
+        "purge_at_s": None,
+        "counters": counters(),
+    }
+    return Pulse(**usual | changes)
+
+
+def counters(enqueued: int = 0, *levels: LevelCounters, promoted: int = 0, orphans: int = 0) -> QueueCounters:
+    """Of the same queue, by level as far as that matters."""
+    named = {level.level: level for level in (LevelCounters("high"), LevelCounters("low"), *levels)}
+    return QueueCounters(
+        enqueued=enqueued, orphans=orphans, promoted=(("low", "high", promoted),), levels=tuple(named.values())
+    )
+
+
+def queue_view(name: str, namespace: str = "shop", *, age: int = 0, **changes: Any) -> QueueView:
+    """A TaskQueue whose Redis answers. One with a greater ``age`` was created earlier."""
+    return QueueView(namespace, name, f"2030-01-{28 - age:02d}T12:00:00Z", True, pulse(**changes))
+
+
+def out_of_reach(view: QueueView) -> QueueView:
+    return view._replace(is_reachable=False, pulse=None)
+
+
+_LABELS = ("namespace", "pool", "queue", "state", "status", "priority", "from", "to", "reason", "le")
+
+
+async def told(page: MetricsPage) -> dict[tuple[str, ...], float]:
+    """What Prometheus reads of this replica."""
+    return read_page((await page.text()).decode())
+
+
+def read_page(text: str) -> dict[tuple[str, ...], float]:
+    """Values by name and labels, those in the order of docs/metrics.md."""
+    return {
+        (sample.name, *(sample.labels[label] for label in _LABELS if label in sample.labels)): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
 
 
 FULL_TEMPLATE: dict[str, Any] = {

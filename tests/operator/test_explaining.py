@@ -70,7 +70,7 @@ def test_the_formula_is_worked_out_line_by_line():
 def test_a_pool_with_nothing_to_do():
     lines = decision_lines(decide(pool_figures(queue_load(level_load()), replicas=3, recent_need=1)))
     assert "nothing waits, executes or steadily arrives" in lines[0]
-    assert "  to spare  2 workers not needed for 120 s" in lines
+    assert "  to spare  2 workers not needed lately" in lines
 
 
 def test_a_fixed_size_is_not_computed():

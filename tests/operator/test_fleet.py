@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from headrace.model.figures import WorkerPulse
 from headrace.model.states import WorkerState
-from headrace_operator.fleet import DELETION_COST, FIRST_TO_GO, Member, _rank, members, plan
+from headrace_operator.fleet import DELETION_COST, FIRST_TO_GO, Member, Plan, _rank, members, plan
 from headrace_operator.workers import PodWork
 
 IDLE_S = 120.0
@@ -74,9 +74,22 @@ def test_workers_that_were_set_aside_are_taken_back_before_and_beside_new_ones()
     assert names(found.unmark) == ["d"]
 
 
-def test_more_can_be_told_while_pods_are_going():
+def test_while_pods_are_going_no_more_are_asked_for():
+    # Of two pods where there shall be two, nobody could tell any more whether one of them is being deleted.
     pods = [busy("a"), parked("b", cost=FIRST_TO_GO)]
-    assert plan(pods, told=1, replicas=3, taking_tasks=3).replicas == 3
+    found = plan(pods, told=1, replicas=3, taking_tasks=3)
+    assert found == Plan(are_going=True)
+    assert found.is_unfinished
+
+
+def test_who_was_chosen_to_go_is_not_taken_back_before_it_is_seen_to_stay():
+    pods = [busy("a"), parked("b", cost=FIRST_TO_GO), parked("c")]
+    found = plan(pods, told=3, replicas=4, taking_tasks=4)
+    assert found.gives_back_marked
+    meanwhile = found.until_they_have_gone()
+    assert names(meanwhile.take_back) == ["c"]
+    assert (meanwhile.unmark, meanwhile.replicas, meanwhile.is_unfinished) == ((), None, True)
+    assert not plan([busy("a"), parked("c")], told=2, replicas=2, taking_tasks=2).gives_back_marked
 
 
 # ── down ─────────────────────────────────────────────────────────────────────────────────────────────
@@ -97,7 +110,7 @@ def test_a_worker_goes_in_steps():
 
 def test_while_one_is_going_nothing_else_is_done():
     steps = plan([busy("a"), parked("b", cost=FIRST_TO_GO)], told=1, replicas=0, taking_tasks=0)
-    assert steps == type(steps)()
+    assert steps == Plan(are_going=True)
 
 
 def test_who_has_been_idle_the_longest_drains_first():

@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from headrace.model.config import Promotion, RetryPolicy
+from headrace.model.figures import Pulse
 from headrace.model.states import TaskState
 from headrace.queue.bells import Bells
 from headrace.queue.connection import Connection
@@ -237,6 +238,45 @@ async def test_too_little_room_from_the_beginning_is_looked_at_again(bench):
 
         await eventually(looked_again, PATIENCE_S, "the keeper has not looked again")
         assert await room(bench) is None
+
+
+class Bystander(Inspector):
+    """Looks at the keeper's figures at the moment at which the answer to its next question is there."""
+
+    def __init__(self, bench: Bench, queue: Queue) -> None:
+        super().__init__(bench.transport, queue)
+        self.keeper: Keeper | None = None
+        self.seen: list[tuple[float | None, float]] = []
+
+    async def pulse(self, *, soon_s: float = 0.0) -> Pulse:
+        answer = await super().pulse(soon_s=soon_s)
+        if self.keeper is not None:
+            known = self.keeper.pulse
+            self.seen.append((None if known is None else known.at_s, self.keeper.felt_at_s))
+        return answer
+
+
+async def test_a_pulse_is_never_taken_for_a_younger_one(bench):
+    queue = Queue(bench.transport, bench.tenant, QUICK.name, epoch=1)
+    bystander = Bystander(bench, queue)
+    keeper = bystander.keeper = Keeper(queue, bystander, lambda: None)
+    task = asyncio.create_task(keeper.run())
+    try:
+
+        async def has_looked_often() -> bool:
+            keeper.ring()
+            return len(bystander.seen) >= 5
+
+        await eventually(has_looked_often, PATIENCE_S, "the keeper has not looked")
+    finally:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+    ages: dict[float | None, set[float]] = {}
+    for pulse_at_s, felt_at_s in bystander.seen:
+        ages.setdefault(pulse_at_s, set()).add(felt_at_s)
+    assert all(len(felt) == 1 for felt in ages.values())
+    assert ages[None] == {0.0}
 
 
 async def test_tasks_that_are_due_when_a_worker_could_be_there_are_counted(bench):

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.queue.settings import RedisSettings
+from headrace.worker.pool import membership
 from headrace_operator.manifests import (
     deployment,
     grace_period_s,
@@ -20,7 +23,14 @@ from headrace_operator.manifests import (
 )
 from headrace_operator.reading import InvalidResource
 from headrace_operator.redis_reference import REDIS_CA_FILE, redis_settings
-from tests.operator.builders import FULL_TEMPLATE, pool, queue
+from headrace_operator.resources import WorkerPoolResource
+from tests.operator.builders import FULL_TEMPLATE, metadata, pool, queue
+
+IDENTITY = [
+    {"name": "HEADRACE_TENANT", "value": "shop"},
+    {"name": "HEADRACE_NAMESPACE", "value": "shop"},
+    {"name": "HEADRACE_POOL", "value": "workers"},
+]
 
 
 def template(*, redis: dict[str, Any] | None = None, **spec: Any) -> dict[str, Any]:
@@ -48,6 +58,7 @@ def test_a_worker_as_it_is_without_any_wishes():
         "spec": {
             "automountServiceAccountToken": False,
             "enableServiceLinks": False,
+            "shareProcessNamespace": True,
             "terminationGracePeriodSeconds": 915,
             "securityContext": {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}},
             "containers": [
@@ -63,7 +74,7 @@ def test_a_worker_as_it_is_without_any_wishes():
                         "--health-port=8080",
                     ],
                     "env": [
-                        {"name": "HEADRACE_TENANT", "value": "shop"},
+                        *IDENTITY,
                         {"name": "HEADRACE_REDIS_URL", "value": "redis://redis:6379/0"},
                     ],
                     "ports": [{"name": "health", "containerPort": 8080, "protocol": "TCP"}],
@@ -130,6 +141,15 @@ def test_queues_that_do_not_fit_together_have_no_template():
         worker_template(pool(queues=["orders", "mails"]), [queue("orders"), queue("mails", tenant="acme")])
 
 
+def test_a_worker_is_told_which_task_queues_are_called_otherwise_than_their_queue():
+    queues = [queue("zebra", queue="jobs"), queue("orders"), queue("mails", queue="post")]
+    made = worker_template(pool(queues=["orders", "zebra", "mails"]), queues)
+    told = {"name": "HEADRACE_QUEUE_NAMES", "value": "jobs=zebra,post=mails"}
+    assert container(made)["env"][len(IDENTITY)] == told
+    assert membership({told["name"]: told["value"]}, "shop").task_queues == {"jobs": "zebra", "post": "mails"}
+    assert worker_template(pool(queues=["orders", "zebra", "mails"]), queues[::-1]) == made
+
+
 # ── Redis ────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -140,7 +160,7 @@ def _secret_variable(name: str, key: str, **optional: bool) -> dict[str, Any]:
 def test_a_url_stays_in_its_secret():
     made = template(redis={"secretRef": {"name": "orders-redis"}})
     assert container(made)["env"] == [
-        {"name": "HEADRACE_TENANT", "value": "shop"},
+        *IDENTITY,
         _secret_variable("HEADRACE_REDIS_URL", "url"),
     ]
 
@@ -148,7 +168,7 @@ def test_a_url_stays_in_its_secret():
 def test_a_login_stays_in_its_secret():
     made = template(redis={"hosts": ["redis"], "secretRef": {"name": "orders-redis"}})
     assert container(made)["env"] == [
-        {"name": "HEADRACE_TENANT", "value": "shop"},
+        *IDENTITY,
         {"name": "HEADRACE_REDIS_URL", "value": "redis://redis:6379/0"},
         _secret_variable("HEADRACE_REDIS_USERNAME", "username", optional=True),
         _secret_variable("HEADRACE_REDIS_PASSWORD", "password", optional=True),
@@ -157,7 +177,7 @@ def test_a_login_stays_in_its_secret():
 
 def test_sentinels_have_a_login_of_their_own():
     sentinel = {"mode": "Sentinel", "hosts": ["s"], "sentinelService": "m", "secretRef": {"name": "orders-redis"}}
-    assert container(template(redis=sentinel))["env"][2:] == [
+    assert container(template(redis=sentinel))["env"][len(IDENTITY) + 1 :] == [
         _secret_variable("HEADRACE_REDIS_USERNAME", "username", optional=True),
         _secret_variable("HEADRACE_REDIS_PASSWORD", "password", optional=True),
         _secret_variable("HEADRACE_REDIS_SENTINEL_USERNAME", "sentinel-username", optional=True),
@@ -206,7 +226,7 @@ def test_a_certificate_is_mounted_under_one_name_whatever_its_key():
     mount = container(made)["volumeMounts"][1]
     assert mount == {"name": "headrace-redis-tls", "mountPath": "/etc/headrace/redis-tls", "readOnly": True}
     assert f"{mount['mountPath']}/ca.crt" == REDIS_CA_FILE
-    assert container(made)["env"][1]["value"] == f"rediss://r:6379/0?tls_ca_file={REDIS_CA_FILE}"
+    assert container(made)["env"][len(IDENTITY)]["value"] == f"rediss://r:6379/0?tls_ca_file={REDIS_CA_FILE}"
 
 
 # ── what the user adds ───────────────────────────────────────────────────────────────────────────────
@@ -219,9 +239,9 @@ def test_what_the_user_adds_comes_after_ours():
     assert made["metadata"]["labels"]["headrace.dev/pool"] == "workers"
     assert made["metadata"]["annotations"] == FULL_TEMPLATE["annotations"]
     assert [variable["name"] for variable in worker["env"]] == [
-        "HEADRACE_TENANT", "HEADRACE_REDIS_URL", "MODE", "EMPTY", "KEY", "SETTING", "NODE",
+        *(variable["name"] for variable in IDENTITY), "HEADRACE_REDIS_URL", "MODE", "EMPTY", "KEY", "SETTING", "NODE",
     ]  # fmt: skip
-    assert worker["env"][2:] == FULL_TEMPLATE["env"]
+    assert worker["env"][len(IDENTITY) + 1 :] == FULL_TEMPLATE["env"]
     assert spec["volumes"][1:] == FULL_TEMPLATE["volumes"]
     assert worker["volumeMounts"][1:] == FULL_TEMPLATE["volumeMounts"]
     assert (worker["envFrom"], worker["resources"]) == (FULL_TEMPLATE["envFrom"], FULL_TEMPLATE["resources"])
@@ -257,6 +277,14 @@ def test_every_worker_is_restricted_whatever_is_in_its_template(order, left_out)
     }
     assert not {"hostNetwork", "hostPID", "hostIPC", "hostUsers", "initContainers"} & set(spec)
     json.dumps(made, allow_nan=False)
+
+
+def test_the_pool_on_the_page_about_tracing_can_be_made():
+    text = (Path(__file__).parents[2] / "docs" / "tracing.md").read_text()
+    body = yaml.safe_load(text.partition("```yaml")[2].partition("```")[0])
+    body["metadata"] |= {key: value for key, value in metadata("orders").items() if key != "name"}
+    made = worker_template(WorkerPoolResource.from_body(body), [queue()])
+    assert container(made)["env"][-1]["value"].endswith("k8s.namespace.name=$(HEADRACE_NAMESPACE)")
 
 
 # ── revisions ────────────────────────────────────────────────────────────────────────────────────────

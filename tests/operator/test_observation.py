@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace_operator.observation import BUCKET_S, BUCKETS, Flow, PoolHistory
+from headrace_operator.observation import BUCKET_S, BUCKETS, MANY_BUCKETS, REMEMBERED_OF_A_FLOW, Flow, PoolHistory
 
 START_S = 1_000.0
 MINUTE_S = BUCKETS * BUCKET_S
@@ -25,6 +25,16 @@ def watched(arrivals: Iterable[int], *, since_s: float = START_S) -> tuple[Flow,
 
 
 # ── flows ────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_minute_of_chance_does_not_change_what_usually_comes():
+    flow, now_s = watched([0] + [2] * int(MANY_BUCKETS * BUCKET_S) + [2, 2, 2, 2, 3] * BUCKETS)
+    assert flow.arriving_per_s(now_s) == 2
+
+
+def test_a_flow_that_has_grown_is_believed_within_a_minute():
+    flow, now_s = watched([0] + [2] * int(MANY_BUCKETS * BUCKET_S) + [20] * 40)
+    assert flow.arriving_per_s(now_s) == 20
 
 
 def test_what_comes_every_second_is_a_flow():
@@ -171,22 +181,45 @@ def test_until_the_window_has_been_seen_all_there_are_count_as_needed():
     assert history.recent_need(120, 5, START_S + 120) == 1
 
 
+def test_what_a_flow_needed_is_remembered_for_longer_until_that_has_been_seen():
+    history = PoolHistory(START_S)
+    history.needed(3, START_S + 200, is_flowing=True)
+    assert (history.recent_need(120, 5, START_S + 299), history.recent_need(120, 5, START_S + 300)) == (5, 3)
+
+
+def test_what_a_burst_needed_is_soon_forgotten_and_one_worker_stays():
+    history = PoolHistory(START_S - 1_000)
+    history.needed(9, START_S)
+    history.needed(0, START_S + 1)
+    at_s = (30, 30.5, 120, 120.5)
+    assert [history.recent_need(120, 9, START_S + passed_s) for passed_s in at_s] == [9, 1, 1, 0]
+
+
+def test_what_a_flow_needed_is_remembered_until_the_flow_has_ended():
+    history = PoolHistory(START_S - 1_000)
+    history.needed(4, START_S, is_flowing=True)
+    history.needed(2, START_S + 150, is_flowing=True)
+    history.needed(1, START_S + 200)
+    at_s = (270, 271)
+    assert [history.recent_need(120, 9, START_S + passed_s) for passed_s in at_s] == [4, 1]
+
+
 @given(
     st.lists(st.tuples(st.integers(0, 50), st.integers(0, 9)), max_size=60),
     st.integers(0, 120),
 )
-def test_what_was_needed_lately_is_the_most_within_the_window(needs, window_s):
+def test_what_a_flow_needed_lately_is_the_most_within_the_window(needs, idle_seconds):
     history, now_s = PoolHistory(START_S), START_S + 1_000
     seen: list[tuple[float, int]] = []
     for passed_s, need in needs:
         now_s += passed_s
         seen.append((now_s, need))
-        history.needed(need, now_s)
-        expected = max(need for at_s, need in seen if at_s >= now_s - window_s)
-        assert history.recent_need(window_s, 99, now_s) == expected
+        history.needed(need, now_s, is_flowing=True)
+        expected = max(need for at_s, need in seen if at_s >= now_s - REMEMBERED_OF_A_FLOW * idle_seconds)
+        assert history.recent_need(idle_seconds, 99, now_s) == expected
     # When nobody has looked for long, the last that is known still holds.
     if seen:
-        assert history.recent_need(window_s, 99, now_s + 10_000) == seen[-1][1]
+        assert history.recent_need(idle_seconds, 99, now_s + 10_000) == seen[-1][1]
 
 
 def test_a_pool_that_was_never_looked_at_needed_nothing():

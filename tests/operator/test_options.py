@@ -40,3 +40,11 @@ def test_tenants_that_cannot_be_read_are_one_sentence(text, message):
 def test_without_a_namespace_it_looks_after_all_of_them():
     assert parse([]).namespaces == ()
     assert parse(["--namespace", "a", "--namespace", "b", "--namespace", "a"]).namespaces == ("a", "b")
+
+
+def test_how_many_queues_have_series_of_their_own_can_be_said():
+    assert parse([]).metrics_max_queues == 500
+    assert parse(["--metrics-max-queues", "0"]).metrics_max_queues == 0
+    with pytest.raises(InvalidInput) as caught:
+        parse(["--metrics-max-queues", "-1"])
+    assert str(caught.value) == "--metrics-max-queues: must be 0 or more, not -1"

@@ -292,20 +292,25 @@ MODEST_QUEUES = st.builds(
 @example(figures(replicas=1), [queue_load(level_load(waiting=20))])
 @example(figures(replicas=0), [queue_load(level_load(waiting=0))])
 def test_the_room_that_is_left_is_exactly_what_can_come(found, queues):
-    """As long as neither the maximum nor a limit stands against another pod."""
+    """Before another worker is started or taken back, as long as neither the maximum nor a limit stands against it."""
     found = replace(found, queues=tuple(queues), max_replicas=1_000, up_limit=None, down_limit=None)
     decision = decide(found)
     assert decision.room is not None
     dearest = max(places(found), key=lambda place: slots_per_task(found.queues[place[0]].levels[place[1]], found))
-    assert decide(with_more(found, decision.room, *dearest)).replicas == decision.replicas
-    assert decide(with_more(found, decision.room + 1, *dearest)).replicas == decision.replicas + 1
+    assert decide(with_more(found, decision.room, *dearest)).taking_tasks == decision.taking_tasks
+    assert decide(with_more(found, decision.room + 1, *dearest)).taking_tasks == decision.taking_tasks + 1
 
 
 @given(FIGURES)
 def test_no_room_is_left_where_nothing_could_be_done_about_it(found):
     decision = decide(found)
-    if decision.replicas >= found.max_replicas or not places(found):
+    if decision.taking_tasks >= found.max_replicas or not places(found):
         assert decision.room is None
+
+
+def test_what_was_set_aside_is_asked_for_again_even_where_no_pod_can_be_added():
+    idle = figures(queue_load(level_load(waiting=0)), replicas=10, max_replicas=10, recent_need=1)
+    assert (decide(idle).replicas, decide(idle).taking_tasks, decide(idle).room) == (10, 1, 20)
 
 
 @given(FIGURES)

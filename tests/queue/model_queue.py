@@ -286,6 +286,7 @@ class ModelQueue:
         return claimed
 
     def _handed_out(self, task: ModelTask) -> ClaimedTask:
+        assert task.started_us is not None
         return ClaimedTask(
             task_id=task.task_id,
             message=task.message,
@@ -294,6 +295,7 @@ class ModelQueue:
             timeout_s=self._attempt_us(task) / US,
             level=task.effective_level,
             created_at_s=task.created_us / US,
+            waited_s=(task.started_us - task.place_us) / US,
         )
 
     def settle(self, settlements: Sequence[Settlement], random: float) -> list[set[SettleStatus]]:
@@ -650,6 +652,7 @@ class ModelQueue:
         else:
             self._make_ready(task)
         self._event(task, "retrying")
+        self.counters[f"retrying:{task.level}:{reason}"] += 1
 
     def _make_ready(self, task: ModelTask) -> None:
         task.state, task.due_us, task.ended_us = TaskState.QUEUED, None, None
@@ -682,12 +685,14 @@ class ModelQueue:
             del self.tasks[task.task_id]
         if state is not TaskState.CANCELLED:
             self.ended.append((self.now_us, state is TaskState.COMPLETED))
+            self.counters[f"{state.value}:{task.level}"] += 1
         self._event(task, state.value)
 
     def _bury(self, task: ModelTask, reason: str) -> None:
         task.state, task.reason, task.ended_us = TaskState.DEAD_LETTER, reason, self.now_us
         self.ended.append((self.now_us, False))
         self._event(task, "dead_letter")
+        self.counters[f"dead_letter:{task.level}:{reason}"] += 1
 
     def _event(self, task: ModelTask, kind: str) -> None:
         self.events.append((task.task_id, kind))

@@ -63,3 +63,30 @@ async def test_a_claim_that_took_the_queue_for_a_strict_one_gets_its_tasks_all_t
         await bench.put(count=3)
         reply = await bench.queue.claim(WORKER, 5, number=1, selection="strict")
         assert len(reply.tasks) == 3
+
+
+async def test_a_claim_says_how_long_a_task_has_waited_since_its_place_in_the_line(bench):
+    await bench.put()
+    bench.clock.advance(7)
+    reply = await bench.ask()
+    assert (reply.at_s, [task.waited_s for task in reply.tasks]) == (bench.now_s, [7])
+
+
+async def test_what_is_not_yet_due_does_not_wait_and_a_retry_keeps_its_place(bench):
+    await bench.put(delay_s=60)
+    bench.clock.advance(63)
+    first = await bench.claim_one()
+    assert (first.waited_s, bench.now_s - first.created_at_s) == (3, 63)
+    bench.clock.advance(5)
+    await bench.settle(first, Outcome.RETRY, after_s=10)
+    bench.clock.advance(11)
+    assert (await bench.claim_one()).waited_s == 3 + 5 + 11
+
+
+async def test_an_answer_that_is_asked_for_again_does_not_count_the_time_that_it_was_lost_for(bench):
+    await bench.put()
+    bench.clock.advance(2)
+    for _ in range(2):
+        (task,) = (await bench.queue.claim(WORKER, 1, number=1)).tasks
+        assert task.waited_s == 2
+        bench.clock.advance(1)

@@ -117,6 +117,10 @@ async def test_every_transition_is_counted(bench):
         "dead_letter": 1,
         "completed": 1,
         "failed": 1,
+        "retrying:normal:error": 1,
+        "dead_letter:normal:max_retries_exceeded": 1,
+        "completed:normal": 1,
+        "failed:normal": 1,
     }
 
 

@@ -226,6 +226,8 @@ class QueueMachine(RuleBasedStateMachine):
             model = tenant.model
             self.answers.update(f"event {kind}" for _, kind in model.events)
             self.answers.update(f"count {name}" for name in +model.counters)
+            retries = (name.split(":")[2] for name in +model.counters if name.startswith("retrying:"))
+            self.answers.update(f"retry after {reason}" for reason in retries)
             self.answers.update(f"reason {task.reason}" for task in model.dead_letters())
         self.ground.clear(f"r{self.run_number}-".encode())
 
@@ -931,6 +933,7 @@ ANSWERS = {
     *(f"event {kind}" for kind in ("enqueued", "claimed", "forwarded", "promoted", "replayed", "retrying", "snoozed")),
     *(f"event {kind}" for kind in ("handed_back", "completed", "failed", "cancelled", "dead_letter")),
     *(f"count {kind}" for kind in ("timeouts", "lease_expired", "dead_workers")),
+    *(f"retry after {reason}" for reason in ("error", "timeout", "lease_expired")),
     *(f"claim {status}" for status in ("ok", "paused", "draining", "unregistered", "again")),
     *(f"settle {status}" for status in SettleStatus),
     *(f"cancel {status}" for status in ("cancelled", "cancelling", "completed", "failed", "dead_letter", "not_found")),

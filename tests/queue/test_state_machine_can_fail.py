@@ -93,6 +93,11 @@ MUTATIONS = {
         "if id and not (window.is_suspect and has_suspect)",
         "if id",
     ),
+    "a promoted task counts for the level it was promoted to": (
+        "lib/attempts.lua",
+        "count_end(state, task.level)",
+        "count_end(state, task.promoted or task.level)",
+    ),
     "a retry that is due before all others wakes nobody": (
         "lib/ready.lua",
         "if sooner_due then wake('', 1) end",

@@ -24,11 +24,13 @@ from tests.cluster.screen import say, step
 REPOSITORY = Path(__file__).parents[2]
 OPERATOR, WORKER, REDIS = "headrace:dev", "headrace-worker:dev", "headrace-redis:dev"
 ALL = (OPERATOR, WORKER, REDIS)
+PROMETHEUS = "headrace-prometheus:dev"
+"""Few tests need it, so it is not among those that are always built."""
 
 _BUILD_TIMEOUT_S = 1200.0
 _LOAD_TIMEOUT_S = 600.0
 _DOCKERFILES = {OPERATOR: Path("Dockerfile"), WORKER: Path("worker_image/Dockerfile")}
-_REDIS_FOLDER = Path("tests/redis_image")
+_OF_DEBIAN = {REDIS: Path("tests/redis_image"), PROMETHEUS: Path("tests/prometheus_image")}
 _BUILD_IMAGE = "localhost/headrace-build"
 
 
@@ -37,19 +39,24 @@ def build(name: str) -> str:
     cluster = _docker_of(name)
     env = {"DOCKER_BUILDKIT": "0", **cluster.environment()} if cluster else {}
     arguments: dict[str, str] = {}
-    redis_arguments: dict[str, str] = {}
     if cluster is not None and cluster.docker_host is not None:
         base = lifecycle.base_image(name)
         arguments = {"PYTHON_IMAGE": base, "BUILD_IMAGE": _with_certificates(base, env)}
-        redis_arguments = {"PYTHON_IMAGE": base, "DEBIAN_MIRROR": _debian_mirror()}
     arguments["REVISION"] = _revision()
     for tag, dockerfile in _DOCKERFILES.items():
         with step(f"Building {tag}"):
             _docker_build(tag, REPOSITORY, REPOSITORY / dockerfile, arguments, env)
-    with step(f"Building {REDIS}"):
-        folder = REPOSITORY / _REDIS_FOLDER
-        _docker_build(REDIS, folder, folder / "Dockerfile", redis_arguments, env)
+    _build_of_debian(REDIS, cluster, env)
     return arguments.get("PYTHON_IMAGE", "the official Python image")
+
+
+def bring_prometheus(cluster: Cluster) -> None:
+    """Build the Prometheus of the tests and bring it into the cluster's nodes."""
+    if cluster.provider == "named":
+        return  # whoever names a cluster of their own brings the images there
+    _build_of_debian(PROMETHEUS, cluster, {"DOCKER_BUILDKIT": "0", **cluster.environment()})
+    with step(f"Loading {PROMETHEUS} into the cluster {cluster.name}"):
+        bring(cluster, PROMETHEUS)
 
 
 def load(name: str) -> None:
@@ -83,6 +90,16 @@ def _docker_of(name: str) -> Cluster | None:
         return None if host.docker_runs() else lifecycle.docker_up(name)
 
 
+def _build_of_debian(tag: str, cluster: Cluster | None, env: Mapping[str, str]) -> None:
+    """Build an image that holds one program of a Debian package."""
+    arguments: dict[str, str] = {}
+    if cluster is not None and cluster.docker_host is not None:
+        arguments = {"PYTHON_IMAGE": lifecycle.base_image(cluster.name), "DEBIAN_MIRROR": _debian_mirror()}
+    folder = REPOSITORY / _OF_DEBIAN[tag]
+    with step(f"Building {tag}"):
+        _docker_build(tag, folder, folder / "Dockerfile", arguments, env)
+
+
 def _docker_build(
     tag: str, folder: Path, dockerfile: Path, arguments: Mapping[str, str], env: Mapping[str, str]
 ) -> None:
@@ -112,7 +129,9 @@ def _debian_mirror() -> str:
     for path in map(Path, ("/etc/apt/sources.list.d/debian.sources", "/etc/apt/sources.list")):
         if path.exists() and (mirror := debian.mirror_of(path.read_text())):
             return mirror
-    raise ClusterProblem("This machine has no list of Debian package sources, which the Redis image needs.")
+    raise ClusterProblem(
+        "This machine has no list of Debian package sources, which our images of Debian's programs need."
+    )
 
 
 def _revision() -> str:

@@ -8,6 +8,7 @@ import pytest
 
 from tests.cluster.lifecycle import Cluster
 from tests.cluster.problem import ClusterProblem
+from tests.support import images
 from tests.support.kubernetes import Namespace
 from tests.support.kubernetes_fixtures import OPERATOR
 from tests.support.one_run import Run
@@ -34,6 +35,12 @@ def _install(operator: Operator) -> None:
         for title, text in operator.report():
             error.add_note(f"--- {NAMESPACE}: {title}\n{text}")
         raise
+
+
+@pytest.fixture(scope="session")
+def prometheus_image(cluster: Cluster, one_run: Run) -> None:
+    """The image of `tests.support.prometheus`, in the cluster."""
+    one_run.once("prometheus-image", lambda: images.bring_prometheus(cluster))
 
 
 @pytest.fixture

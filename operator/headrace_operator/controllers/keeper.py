@@ -58,7 +58,7 @@ class Keeper:
         self.problem: HeadraceError | None = None
         """Why there is none at the moment."""
         self.felt_at_s = 0.0
-        """When, by this process' own clock, it was asked for."""
+        """When, by this process' own clock, that one was asked for."""
         self.flow = Flow()
         self.first_look = asyncio.Event()
         self._rooms: dict[str, Room] = {}
@@ -71,6 +71,18 @@ class Keeper:
     def is_forgotten(self) -> bool:
         """Whether Redis answers and does not know the queue."""
         return isinstance(self.problem, UnknownQueue)
+
+    @property
+    def is_reachable(self) -> bool | None:
+        """Whether Redis answers; None before it was asked."""
+        if isinstance(self.problem, BackendError):
+            return False
+        return None if self.pulse is None else True
+
+    @property
+    def current_pulse(self) -> Pulse | None:
+        """The last one, unless it is a thing of the past."""
+        return self.pulse if self.problem is None else None
 
     def published(self) -> None:
         """The queue has just been published, so it is known again."""
@@ -145,7 +157,7 @@ class Keeper:
 
     async def _look(self) -> None:
         self._rung.clear()
-        pulse = await self._feel()
+        asked_at_s, pulse = await self._feel()
         recovered = await recover(self._queue, pulse)
         promoted = await promote(self._queue, pulse)
         log = _log.bind(tenant=self._queue.tenant, queue=self._queue.name)
@@ -154,7 +166,9 @@ class Keeper:
         for (source, target), count in promoted.items():
             log.info("promoted", source=source, target=target, tasks=count)
         if recovered or promoted:
-            pulse = await self._feel()
+            asked_at_s, pulse = await self._feel()
+        # Together: who reads an old pulse must not take it for a new one while the answer is on its way.
+        self.felt_at_s = asked_at_s
         self._note(pulse, None)
         # Whoever waits for the figures has them; the rest is not urgent.
         await self._hang_bell()
@@ -162,17 +176,17 @@ class Keeper:
             await self._audit()
         self._looks += 1
 
-    async def _feel(self) -> Pulse:
-        self.felt_at_s = time.monotonic()
+    async def _feel(self) -> tuple[float, Pulse]:
+        asked_at_s = time.monotonic()
         pulse = await self._inspector.pulse(soon_s=max((room.soon_s for room in self._rooms.values()), default=0.0))
         self.flow.observe(
             waiting=pulse.depth,
             claimed=pulse.claimed,
             executing=pulse.executing,
             runs=sum(runs for _, runs, _ in pulse.service),
-            now_s=self.felt_at_s,
+            now_s=asked_at_s,
         )
-        return pulse
+        return asked_at_s, pulse
 
     async def _audit(self) -> None:
         self._audit_cursor, orphans = await self._queue.audit(self._audit_cursor, count=_AUDITED_KEYS)

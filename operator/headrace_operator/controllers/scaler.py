@@ -127,7 +127,7 @@ class Scaler:
             pool, queues, told=told, current=current, others=former, history=self._history, now_s=now_s
         )
         decision = decide(figures)
-        self._history.needed(decision.need, now_s)
+        self._history.needed(decision.need, now_s, is_flowing=decision.is_flowing)
         return Sight(
             decision=decision,
             current=current,
@@ -147,12 +147,11 @@ class Scaler:
         decision = sight.decision
         told = _told(found)
         is_automatic = decision.figures.fixed_replicas is None and told <= decision.figures.max_replicas
-        taking_tasks = min(decision.replicas, told - decision.spare) if decision.replicas <= told else decision.replicas
         planned = plan(
             sight.current,
             told=told,
             replicas=decision.replicas,
-            taking_tasks=taking_tasks,
+            taking_tasks=decision.taking_tasks,
             longest_idle_only_s=decision.figures.idle_seconds if is_automatic else 0.0,
         )
         return await self._carry_out(planned, found, sight.current, sight.felt_at_s, cares, force=False)
@@ -167,10 +166,11 @@ class Scaler:
         await self._carry_out(planned, found, pods, sight.felt_at_s, cares, force=True)
         return False
 
-    async def let_work(self, sight: Sight, cares: Sequence[InCare]) -> None:
+    async def let_work(self, found: Body, sight: Sight, cares: Sequence[InCare]) -> None:
         """Take back all that were asked to drain, and leave the number of pods as it is."""
-        draining = [pod for pod in sight.current if not pod.takes_tasks]
-        await self._take_back(draining, cares)
+        draining = tuple(pod for pod in sight.current if not pod.takes_tasks)
+        planned = await self._but_for_those_going(Plan(take_back=draining), found, sight.current)
+        await self._take_back(planned.take_back, cares)
 
     async def leave_room(self, room: int | None, sight: Sight, cares: Sequence[InCare], *, at_once: bool) -> None:
         """Say how much may come before this pool is to be looked at again; None: it need not be."""
@@ -197,6 +197,7 @@ class Scaler:
         deployment, told = found["metadata"]["name"], _told(found)
         rung_at_s = [at_s for care in cares if (at_s := care.keeper.take_ring()) is not None]
         self._confirm(deployment, pods, told)
+        planned = await self._but_for_those_going(planned, found, pods)
         await self._take_back(planned.take_back, cares)
         is_changed = False
         if planned.replicas is not None and planned.replicas > told:
@@ -219,6 +220,25 @@ class Scaler:
                 care.keeper.ring()  # to see soon who has parked
         change = planned.replicas - told if is_changed and planned.replicas is not None else 0
         return Outcome(change, planned.is_unfinished, reaction_s, drains_refused)
+
+    async def _but_for_those_going(self, planned: Plan, found: Body, pods: Sequence[Member]) -> Plan:
+        """The plan, if it gives no work to pods that a ReplicaSet may be about to delete.
+
+        A marked pod may have been chosen when the Deployment was told to have fewer, and be deleted a moment later. It
+        stays if the ReplicaSet has seen no more pods than it shall have, and if it is still there after that.
+        """
+        if not planned.gives_back_marked or (_has_settled(found) and await self._are_there(found, pods)):
+            return planned
+        return planned.until_they_have_gone()
+
+    async def _are_there(self, found: Body, pods: Sequence[Member]) -> bool:
+        """Whether none of the marked pods is being deleted: asked anew, as the watch may be late."""
+        metadata = found["metadata"]
+        listed = await self._kube.list(
+            PODS, metadata["namespace"], f"{REVISION_LABEL}={metadata['labels'][REVISION_LABEL]}"
+        )
+        staying = {pod["metadata"]["uid"] for pod in listed if not pod["metadata"].get("deletionTimestamp")}
+        return all(pod.uid in staying for pod in pods if pod.is_marked)
 
     # ── workers ──────────────────────────────────────────────────────────────────────────────────────
 
@@ -345,3 +365,10 @@ class Scaler:
 
 def _told(found: Body) -> int:
     return int(found["spec"].get("replicas", 1))
+
+
+def _has_settled(found: Body) -> bool:
+    """Whether Kubernetes has dealt with the number that this Deployment was told last."""
+    status = found.get("status") or {}
+    has_seen = status.get("observedGeneration", 0) >= found["metadata"]["generation"]
+    return bool(has_seen and status.get("replicas", 0) <= _told(found))

@@ -18,13 +18,10 @@ import structlog
 from headrace.model.errors import (
     BackendError,
     ConfigConflict,
-    HeadraceError,
     QueueHeld,
     UnknownQueue,
-    UnsafeBackend,
 )
 from headrace.model.figures import Pulse
-from headrace.model.states import WorkerState
 from headrace.queue.bells import Bells
 from headrace.queue.inspection import Inspector
 from headrace.queue.queue import Queue
@@ -33,13 +30,15 @@ from headrace.queue.settings import RedisSettings
 from ..backends import Backends
 from ..controllers.keeper import Keeper
 from ..kube import SECRETS, ApiProblem, Kube
+from ..metrics.queue_figures import QueueView
 from ..options import Options
 from ..reading import InvalidResource
 from ..redis_reference import redis_settings
 from ..reporting import Reporter
 from ..resources import TaskQueueResource
-from ..status import Condition, QueueFigures, condition, merge_conditions, starving, taskqueue_status
+from ..status import Condition, merge_conditions, taskqueue_status
 from ..store import Body, Store
+from .queue_conditions import figures_of, keys_of, not_ready, reachable, ready, unreachable
 from .refusal import Refusal
 
 RESYNC_S: Final = 30.0
@@ -94,6 +93,8 @@ class TaskQueues:
         self._changed = changed
         self._cared_for: dict[Place, Care] = {}
         self._looked_at: set[Place] = set()
+        self._out_of_reach: set[Place] = set()
+        """TaskQueues whose Redis did not answer when they were last looked at."""
         self._failures: dict[Place, int] = {}
 
     def has_looked_at(self, namespace: str, name: str) -> bool:
@@ -108,6 +109,17 @@ class TaskQueues:
     def cares(self, namespace: str) -> list[Care]:
         """The queues of this namespace that are in force."""
         return [care for (place, _), care in self._cared_for.items() if place == namespace and care.is_published]
+
+    def views(self) -> list[QueueView]:
+        """Every TaskQueue there is, as far as it is known how it is."""
+        return [self._view(body) for body in self._store.all("TaskQueue")]
+
+    def _view(self, body: Body) -> QueueView:
+        namespace, name = body["metadata"]["namespace"], body["metadata"]["name"]
+        created_at, care = body["metadata"]["creationTimestamp"], self.care(namespace, name)
+        if care is not None:  # its keeper has asked last
+            return QueueView(namespace, name, created_at, care.keeper.is_reachable, care.keeper.current_pulse)
+        return QueueView(namespace, name, created_at, False if (namespace, name) in self._out_of_reach else None, None)
 
     async def reconcile(self, namespace: str, name: str) -> float | None:
         """Make the TaskQueue true; returns when to look again."""
@@ -128,6 +140,7 @@ class TaskQueues:
         body = self._store.get("TaskQueue", namespace, name)
         if body is None or body["metadata"].get("deletionTimestamp"):
             await self._stop(place)
+            self._out_of_reach.discard(place)
             return None
         try:
             resource = self._checked(body)
@@ -135,17 +148,17 @@ class TaskQueues:
             await self._publish(care)
         except Refusal as refusal:
             await self._stop(place)
-            await self._report(body, None, [_not_ready(refusal.reason, refusal.message)])
+            await self._report(body, None, [not_ready(refusal.reason, refusal.message)])
             return _BROKEN_RESYNC_S
         except QueueHeld as error:
             await self._stop(place)
-            await self._report(body, None, [_not_ready("KeysClaimed", _claimed_by(error.holder))])
+            await self._report(body, None, [not_ready("KeysClaimed", _claimed_by(error.holder))])
             return RESYNC_S
         except ConfigConflict as error:
-            await self._report(body, self._cared_for[place].keeper.pulse, [_not_ready("LevelInUse", f"spec.{error}")])
+            await self._report(body, self._cared_for[place].keeper.pulse, [not_ready("LevelInUse", f"spec.{error}")])
             return _BROKEN_RESYNC_S
         except BackendError as error:
-            await self._report(body, None, _unreachable(error))
+            await self._report(body, None, unreachable(error))
             return _BROKEN_RESYNC_S
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_FIRST_LOOK_S):
@@ -154,9 +167,9 @@ class TaskQueues:
             await self._stop(place)  # another operator has been told to lead; if it was not, we begin anew
             return _BROKEN_RESYNC_S
         if care.keeper.problem is not None:
-            await self._report(body, care.keeper.pulse, _unreachable(care.keeper.problem))
+            await self._report(body, care.keeper.pulse, unreachable(care.keeper.problem))
             return _BROKEN_RESYNC_S
-        await self._report(body, care.keeper.pulse, [_ready(resource), *_reachable(resource, care.keeper.pulse)])
+        await self._report(body, care.keeper.pulse, [ready(resource), *reachable(resource, care.keeper.pulse)])
         return RESYNC_S
 
     async def gone(self, body: Body) -> None:
@@ -175,11 +188,11 @@ class TaskQueues:
             queue = Queue(backend.transport, resource.tenant, resource.queue_name, epoch=self._epoch)
             if resource.deletion_policy == "Purge":
                 deleted = await queue.wipe(_holder(resource))
-                await self._reporter.say(body, "Purged", f"Removed {deleted} keys of {_keys_of(resource)} from Redis")
+                await self._reporter.say(body, "Purged", f"Removed {deleted} keys of {keys_of(resource)} from Redis")
             else:
                 await queue.release(_holder(resource))
                 message = (
-                    f"The tasks of {_keys_of(resource)} stay in Redis; deletionPolicy: Purge would have removed them"
+                    f"The tasks of {keys_of(resource)} stay in Redis; deletionPolicy: Purge would have removed them"
                 )
                 await self._reporter.say(body, "DataKept", message)
         except (QueueHeld, UnknownQueue) as error:
@@ -329,6 +342,11 @@ class TaskQueues:
     async def _report(self, body: Body, pulse: Pulse | None, conditions: list[Condition]) -> None:
         old = body.get("status") or {}
         generation = body["metadata"]["generation"]
+        place = (body["metadata"]["namespace"], body["metadata"]["name"])
+        if any(found.type == "BackendReachable" and found.status == "False" for found in conditions):
+            self._out_of_reach.add(place)
+        else:
+            self._out_of_reach.discard(place)
         merged = merge_conditions(old.get("conditions") or [], conditions, generation, datetime.now(UTC))
         await self._reporter.report(body, taskqueue_status(old, generation, figures_of(pulse), merged))
 
@@ -344,29 +362,6 @@ def as_seen_from(namespace: str, settings: RedisSettings) -> RedisSettings:
     return msgspec.structs.replace(settings, hosts=hosts)
 
 
-def figures_of(pulse: Pulse | None) -> QueueFigures | None:
-    """A pulse as a status shows it."""
-    if pulse is None:
-        return None
-    return QueueFigures(
-        levels=pulse.levels,
-        executing=pulse.executing,
-        delayed=pulse.delayed,
-        dead=pulse.dead_letter,
-        workers_active=sum(worker.state is WorkerState.ACTIVE for worker in pulse.workers),
-        workers_draining=sum(worker.state is WorkerState.DRAINING for worker in pulse.workers),
-        workers_dead=pulse.workers_dead,
-        completed_last_minute=pulse.completed_last_minute,
-        failed_last_minute=pulse.failed_last_minute,
-        promoted=pulse.promoted,
-        paused=pulse.paused,
-    )
-
-
-def _keys_of(resource: TaskQueueResource) -> str:
-    return f"{resource.tenant}/{resource.queue_name}"
-
-
 def _holder(resource: TaskQueueResource) -> str:
     return f"{resource.ref.namespace}/{resource.ref.name}/{resource.ref.uid}"
 
@@ -374,29 +369,3 @@ def _holder(resource: TaskQueueResource) -> str:
 def _claimed_by(holder: str) -> str:
     place = holder.rpartition("/")[0] or holder
     return f"TaskQueue {place} has these keys already; give this one another spec.queue, or delete one of the two"
-
-
-def _not_ready(reason: str, message: str) -> Condition:
-    return condition("Ready", False, reason, message)
-
-
-def _ready(resource: TaskQueueResource) -> Condition:
-    return condition("Ready", True, "Published", f"Published as {_keys_of(resource)}")
-
-
-def _unreachable(error: HeadraceError) -> list[Condition]:
-    reason = "BackendUnsafe" if isinstance(error, UnsafeBackend) else "BackendUnreachable"
-    return [
-        condition("Ready", False, reason, str(error)),
-        condition("BackendReachable", False, reason, str(error)),
-    ]
-
-
-def _reachable(resource: TaskQueueResource, pulse: Pulse | None) -> list[Condition]:
-    found = [condition("BackendReachable", True, "Answers", "Redis answers")]
-    figures = figures_of(pulse)
-    if pulse is not None and figures is not None:
-        paused = "No task is handed out" if pulse.paused else "Tasks are handed out"
-        found.append(condition("Paused", pulse.paused, "Paused" if pulse.paused else "NotPaused", paused))
-        found.append(starving(resource, figures, pulse.at_s))
-    return found

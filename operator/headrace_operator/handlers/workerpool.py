@@ -18,9 +18,9 @@ from headrace.model.errors import HeadraceError
 from ..controllers.scaler import Outcome, Scaler, Sight
 from ..fleet import is_ready
 from ..kube import DEPLOYMENTS, SCALER, SERVICE_ACCOUNTS, ApiProblem, Kube
-from ..load import Sibling, sibling
+from ..load import Sibling, backlog, sibling
 from ..manifests import deployment, revision_of, worker_template
-from ..metrics import PoolMetrics
+from ..metrics.pools import PoolMetrics
 from ..reading import InvalidResource
 from ..reporting import Reporter
 from ..resources import REVISION_LABEL, TaskQueueResource, WorkerPoolResource, common_backend
@@ -186,7 +186,7 @@ class WorkerPools:
         cares: Sequence[Care],
     ) -> Outcome:
         if pool.paused:
-            await scaler.let_work(sight, cares)
+            await scaler.let_work(current, sight, cares)
             await scaler.leave_room(None, sight, cares, at_once=False)
             return Outcome()
         outcome = await scaler.resize(current, sight, cares)
@@ -321,10 +321,11 @@ class WorkerPools:
         if pool.paused and current is not None:
             desired = int(current["spec"].get("replicas", 1))
         problem = pod_problem([current] if current else [], pods)
+        limited = _scaling_limited(sight, problem)
         conditions = [
             _ready_condition(desired, _ready(pods, revision), _set_aside(sight), problem, paused=pool.paused),
             _scaling_active(pool, sight is not None),
-            _scaling_limited(sight, problem),
+            limited,
             condition("Draining", True, "FormerRevision", f"Workers of revision {', '.join(former)} finish their tasks")
             if former
             else condition("Draining", False, "NotDraining", "No worker is being replaced"),
@@ -352,12 +353,15 @@ class WorkerPools:
         )
         shown = {"desired": "desiredReplicas", "ready": "readyReplicas", "busy": "busy", "idle": "idle"}
         pods_by_state = {state: int(status.get(field, 0)) for state, field in {**shown, "draining": "draining"}.items()}
-        self._metrics.show(pool.ref.namespace, pool.ref.name, pods_by_state)
+        place = (pool.ref.namespace, pool.ref.name)
+        self._metrics.show(*place, pods_by_state, limited.reason if limited.status == "True" else None)
+        self._metrics.show_backlog(*place, None if sight is None else backlog(sight.decision.figures))
         await self._reporter.report(body, status)
 
     async def _report_refusal(self, body: Body, refusal: Refusal) -> None:
         old = body.get("status") or {}
         generation = body["metadata"]["generation"]
+        self._metrics.show_backlog(body["metadata"]["namespace"], body["metadata"]["name"], None)
         refused = [
             condition("Ready", False, refusal.reason, refusal.message),
             condition("ScalingActive", False, refusal.reason, refusal.message),

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, Unpack
 from headrace.model.figures import QueueStats, WorkerRecord
 from headrace.model.states import TaskState
 from headrace.model.task import NewTask, TaskRecord
+from headrace.observability.tracing import EnqueueSpans
 from headrace.queue.direct import DirectLine
 from headrace.queue.keys import QueueKeys
 from headrace.queue.queue import EnqueueResult
@@ -133,11 +134,14 @@ class BlockingHeadrace:
 
     def enqueue(self, call: TaskCall) -> BlockingHandle[Any]:
         """Enqueue one task. ``task.blocking.enqueue(...)`` is the same in short."""
-        queue, task = call.options.queue, call.to_new_task()
-        known = self._known_queues.get(queue) if self._app.uses_redis else None
-        result = self._line.enqueue(known, task) if known is not None else None
-        if result is None:
-            result = self._portal.call(self._enqueue(queue, task))
+        queue = call.options.queue
+        with EnqueueSpans() as spans:
+            task = call.to_new_task(spans)
+            known = self._known_queues.get(queue) if self._app.uses_redis else None
+            result = self._line.enqueue(known, task) if known is not None else None
+            if result is None:
+                result = self._portal.call(self._enqueue(queue, task))
+            spans.stored(queue, [result.task_id])
         return BlockingHandle(self._portal, TaskHandle(self._app, queue, result.task_id, duplicate=result.duplicate))
 
     async def _enqueue(self, queue: str, task: NewTask) -> EnqueueResult:

@@ -15,6 +15,7 @@ from headrace.model.figures import QueueStats, WorkerRecord
 from headrace.model.names import check_name, check_task_type
 from headrace.model.task import NewTask, TaskRecord
 from headrace.model.task_rules import field_of
+from headrace.observability.tracing import EnqueueSpans
 from headrace.queue.settings import RedisSettings
 
 from .arguments import Signature
@@ -138,17 +139,19 @@ class Headrace:
     async def enqueue_many(self, calls: Sequence[TaskCall]) -> list[TaskHandle[Any]]:
         """Enqueue many tasks, thousands per round trip. Per queue it is all or nothing."""
         by_queue: dict[str, tuple[list[int], list[NewTask]]] = {}
-        for index, call in enumerate(calls):
-            if not isinstance(call, TaskCall):
-                raise TypeError(f"{field_of('call', index, len(calls))}: expected task.call(...), not {call!r:.80}")
-            indices, tasks = by_queue.setdefault(call.options.queue, ([], []))
-            indices.append(index)
-            tasks.append(call.to_new_task())
         handles: dict[int, TaskHandle[Any]] = {}
-        for queue, (indices, tasks) in by_queue.items():
-            results = await self.backend().enqueue(queue, tasks)
-            for index, result in zip(indices, results, strict=True):
-                handles[index] = TaskHandle(self, queue, result.task_id, duplicate=result.duplicate)
+        with EnqueueSpans() as spans:
+            for index, call in enumerate(calls):
+                if not isinstance(call, TaskCall):
+                    raise TypeError(f"{field_of('call', index, len(calls))}: expected task.call(...), not {call!r:.80}")
+                indices, tasks = by_queue.setdefault(call.options.queue, ([], []))
+                indices.append(index)
+                tasks.append(call.to_new_task(spans))
+            for queue, (indices, tasks) in by_queue.items():
+                results = await self.backend().enqueue(queue, tasks)
+                spans.stored(queue, [result.task_id for result in results])
+                for index, result in zip(indices, results, strict=True):
+                    handles[index] = TaskHandle(self, queue, result.task_id, duplicate=result.duplicate)
         return [handles[index] for index in range(len(calls))]
 
     def handle(self, queue: str, task_id: str) -> TaskHandle[Any]:

@@ -24,7 +24,7 @@ from headrace.model.ids import new_task_id
 from headrace.model.outcomes import Fail, Retry
 from headrace.model.payload import encode
 from headrace.model.task import NewTask, TaskMessage
-from headrace.model.trace import for_enqueue
+from headrace.observability.tracing import EnqueueSpans
 
 from .arguments import Signature
 from .context import TaskContext
@@ -51,10 +51,11 @@ class TaskCall(msgspec.Struct, frozen=True):
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
 
-    def to_new_task(self) -> NewTask:
-        """With an id of its own and its arguments as JSON."""
+    def to_new_task(self, spans: EnqueueSpans) -> NewTask:
+        """With an id of its own and its arguments as JSON. ``spans`` are those of the enqueue."""
         options = self.options
-        message = TaskMessage(self.type, self.args, self.kwargs, options.traceparent or for_enqueue())
+        traceparent = spans.begin(options.queue, self.type, options.traceparent)
+        message = TaskMessage(self.type, self.args, self.kwargs, traceparent)
         return NewTask(
             new_task_id(),
             encode("payload", message),
@@ -85,7 +86,10 @@ class Enqueuer(Generic[P, T]):
     async def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> TaskHandle[T]:
         """Put the task into its queue. When this returns, the task is stored."""
         queue = self.enqueue_options.queue
-        (result,) = await self._app.backend().enqueue(queue, [self.call(*args, **kwargs).to_new_task()])
+        call = self.call(*args, **kwargs)
+        with EnqueueSpans() as spans:
+            (result,) = await self._app.backend().enqueue(queue, [call.to_new_task(spans)])
+            spans.stored(queue, [result.task_id])
         return TaskHandle(self._app, queue, result.task_id, duplicate=result.duplicate)
 
     def options(self, **changes: Unpack[OptionArguments]) -> Enqueuer[P, T]:

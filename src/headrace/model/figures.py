@@ -51,7 +51,7 @@ class QueueStats(msgspec.Struct, frozen=True, kw_only=True):
     wait: Percentiles
     run: Percentiles
     counters: dict[str, int]
-    """Since the queue exists: enqueued, claimed, completed, retrying, promoted:low:medium, …"""
+    """Since the queue exists: enqueued, claimed, completed, completed:low, retrying:low:timeout, …"""
 
     @property
     def waiting(self) -> int:
@@ -69,6 +69,40 @@ class WorkerPulse(msgspec.Struct, frozen=True):
     parked: bool
     host: str
     idle_since_s: float
+
+
+class LevelCounters(msgspec.Struct, frozen=True):
+    """How attempts on a level's tasks have ended since the queue exists, by the level each was enqueued with.
+
+    In the order in which ``pulse.lua`` tells them.
+    """
+
+    level: str
+    completed: int = 0
+    failed: int = 0
+    """For good, by an error that the handler or its task called permanent."""
+    dead_after_retries: int = 0
+    dead_as_poison: int = 0
+    retried_after_error: int = 0
+    retried_after_timeout: int = 0
+    retried_after_lease: int = 0
+    """Its lease had run out."""
+
+    @property
+    def dead_letters(self) -> int:
+        """Tasks that became dead letters, whatever has become of them since."""
+        return self.dead_after_retries + self.dead_as_poison
+
+
+class QueueCounters(msgspec.Struct, frozen=True, kw_only=True):
+    """What each transition has counted since the queue exists."""
+
+    enqueued: int = 0
+    orphans: int = 0
+    """Tasks that executed without a lease, and were found."""
+    promoted: tuple[tuple[str, str, int], ...] = ()
+    """From and to which level, as the configuration has it, and how many tasks."""
+    levels: tuple[LevelCounters, ...] = ()
 
 
 class Pulse(msgspec.Struct, frozen=True, kw_only=True):
@@ -103,6 +137,9 @@ class Pulse(msgspec.Struct, frozen=True, kw_only=True):
     """Level, how many handlers have ended lately, and how many seconds each took on average."""
     room: int | None = None
     """How many more tasks may come to wait before the bell rings; None: it will not ring."""
+    finished: int = 0
+    """Completed, failed and cancelled tasks that are still kept."""
+    counters: QueueCounters = QueueCounters()
 
     @property
     def depth(self) -> int:

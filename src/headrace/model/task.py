@@ -47,6 +47,8 @@ class ClaimedTask(msgspec.Struct, frozen=True, array_like=True):
     timeout_s: float
     level: str
     created_at_s: float
+    waited_s: float
+    """From its place in its line to the claim, by Redis' clock; see `docs/metrics.md` for what a retry's place is."""
 
     @property
     def attempt(self) -> int:

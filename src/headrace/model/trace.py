@@ -14,11 +14,21 @@ _TRACEPARENT = re.compile(r"[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{
 _current: contextvars.ContextVar[str] = contextvars.ContextVar("headrace_traceparent", default="")
 
 
+def is_traceparent(value: object) -> bool:
+    """Whether this is a W3C traceparent."""
+    return isinstance(value, str) and not value.startswith("ff") and _TRACEPARENT.fullmatch(value) is not None
+
+
 def check_traceparent(field: str, value: object) -> str:
     """Return ``value`` if it is a W3C traceparent, else raise `InvalidInput`."""
-    if not isinstance(value, str) or not _TRACEPARENT.fullmatch(value) or value.startswith("ff"):
+    if not isinstance(value, str) or not is_traceparent(value):
         raise InvalidInput(field, f"{str(value)[:80]!r} is not a W3C traceparent (00-<32 hex>-<16 hex>-<2 hex>)")
     return value
+
+
+def traceparent_of(trace_id: int, span_id: int, flags: int) -> str:
+    """As it is written."""
+    return f"00-{trace_id:032x}-{span_id:016x}-{int(flags):02x}"
 
 
 def child_of(traceparent: str) -> str:
@@ -69,4 +79,4 @@ def _from_opentelemetry() -> str:
     span = api.get_current_span().get_span_context()
     if not span.is_valid:
         return ""
-    return f"00-{span.trace_id:032x}-{span.span_id:016x}-{int(span.trace_flags):02x}"
+    return traceparent_of(span.trace_id, span.span_id, span.trace_flags)

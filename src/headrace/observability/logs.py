@@ -24,6 +24,17 @@ def configure_logs(level: str = "info", style: Style = "auto") -> None:
 
 def configure_foreign_logs(level: str = "warning", style: Style = "auto") -> None:
     """The same for what libraries log through the standard library."""
+    logging.basicConfig(level=level.upper(), handlers=[_foreign_handler(style)], force=True)
+
+
+def adopt_logs_of(package: str, style: Style = "auto") -> None:
+    """The same for one package's warnings, unless the program has seen to them itself."""
+    logger = logging.getLogger(package)
+    if not logger.hasHandlers():
+        logger.addHandler(_foreign_handler(style))
+
+
+def _foreign_handler(style: Style) -> logging.Handler:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
@@ -31,7 +42,7 @@ def configure_foreign_logs(level: str = "warning", style: Style = "auto") -> Non
             processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *_rendering(style)],
         )
     )
-    logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
+    return handler
 
 
 def _stamps() -> list[structlog.types.Processor]:

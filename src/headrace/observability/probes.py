@@ -17,10 +17,16 @@ def plain(text: bytes, content_type: str) -> bytes:
     return head % (content_type.encode(), len(text)) + text
 
 
+def not_found(text: bytes = b"") -> bytes:
+    """404, and what to do about it."""
+    head = b"HTTP/1.1 404 Not Found\r\nContent-Type: text/plain\r\nContent-Length: %d\r\nConnection: close\r\n\r\n"
+    return head % len(text) + text
+
+
 def response(good: bool | None, told: Mapping[str, object]) -> bytes:
     """200 or 503 with ``told`` as JSON; None: there is no such path."""
     if good is None:
-        return b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+        return not_found()
     text = json.dumps(told).encode()
     if good:
         return plain(text, "application/json")

@@ -21,7 +21,8 @@ idempotency:KEY        string  task id; expires with the window
 sent:CALL              string  an enqueue call made lately, where finished tasks do not stay; expires
 workers, dead_workers  zset    worker ids; score = last heartbeat, or when it was declared dead
 worker:ID              hash    state, load, capacity, capabilities, idle since, …
-stats                  hash    counters, last_enqueue and last_dequeue per level
+stats                  hash    counters, those of how attempts end also as KIND:LEVEL or KIND:LEVEL:REASON;
+                               last_enqueue and last_dequeue per level
 capsets                set     the lines in use
 wake:LINE              list    tokens that idle workers block on; wake-worker:ID is one worker's own
 throughput:SLOT        hash    completed and failed in ten seconds; expires

@@ -13,8 +13,10 @@ import msgspec
 
 from headrace.model.config import MAX_DURATION_S, QueueConfig
 from headrace.model.figures import (
+    LevelCounters,
     LevelFigures,
     Pulse,
+    QueueCounters,
     QueueStats,
     WorkerFigures,
     WorkerPulse,
@@ -165,6 +167,8 @@ class ClaimReply(msgspec.Struct, frozen=True):
 
     status: str
     """ok, paused, draining or unregistered."""
+    at_s: float
+    """When it was answered, by Redis' clock."""
     tasks: list[ClaimedTask]
     next_due_in_s: float | None
     """When the next delayed task becomes due; None when there is none."""
@@ -198,6 +202,7 @@ def claim_reply(packed: bytes) -> ClaimReply:
     answer = _decode_claim(packed)
     return ClaimReply(
         status=answer.status,
+        at_s=to_s(answer.now_us),
         tasks=answer.tasks,
         next_due_in_s=max(0.0, to_s(answer.next_due_us - answer.now_us)) if answer.next_due_us else None,
         capsets=answer.capsets,
@@ -304,8 +309,9 @@ def capset_of(line: str) -> str:
 
 def pulse(reply: list[Any]) -> Pulse:
     """The answer of `pulse.lua`, for an operator."""
-    _, now_us, paused, levels, places, workers, dead_workers, completed, failed, promoted, due, *scaling = reply
-    waiting, due_soon, claimed, service, room = scaling
+    _, now_us, paused, levels, places, workers, dead_workers, completed, failed, due, *scaling, counted = reply
+    waiting, due_soon, service, room = scaling
+    claimed, enqueued, orphans, promoted, ended = counted
     forward, reclaim, promote, purge = (to_s(moment_us) if moment_us else None for moment_us in due)
     return Pulse(
         at_s=to_s(now_us),
@@ -314,6 +320,7 @@ def pulse(reply: list[Any]) -> Pulse:
         executing=places[0],
         delayed=places[1],
         dead_letter=places[2],
+        finished=places[3],
         workers=tuple(
             WorkerPulse(worker, WorkerState(state), load, capacity, parked, host, to_s(idle_since_us))
             for worker, state, load, capacity, parked, host, idle_since_us in sorted(workers)
@@ -321,7 +328,7 @@ def pulse(reply: list[Any]) -> Pulse:
         workers_dead=dead_workers,
         completed_last_minute=completed,
         failed_last_minute=failed,
-        promoted=promoted,
+        promoted=sum(count for _, _, count in promoted),
         forward_at_s=forward,
         reclaim_at_s=reclaim,
         promote_at_s=promote,
@@ -331,6 +338,12 @@ def pulse(reply: list[Any]) -> Pulse:
         claimed=claimed,
         service=tuple((level, runs, to_s(run_us / runs)) for level, runs, run_us in service if runs > 0),
         room=room if room >= 0 else None,
+        counters=QueueCounters(
+            enqueued=enqueued,
+            orphans=orphans,
+            promoted=tuple((source, target, count) for source, target, count in promoted),
+            levels=tuple(LevelCounters(*row) for row in ended),
+        ),
     )
 
 

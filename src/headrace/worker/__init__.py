@@ -15,6 +15,8 @@ heartbeat       a thread and a connection of its own: renews leases even while a
 canceller       hears at once when a running task is to be stopped
 janitor         promotion, recovery and purging, so that a queue stays healthy with no operator
 health_port     the port of it, opened before everything else
+metrics         what it tells Prometheus of itself
+pool            which pool it belongs to
 health          liveness (the claim loop moves) and readiness, over HTTP
 worker          puts them together; start, drain, stop
 ==============  =============================================================================================

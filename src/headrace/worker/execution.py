@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 import traceback
 from functools import partial
 from typing import Any
@@ -20,7 +21,9 @@ from headrace.model.config import QueueConfig
 from headrace.model.outcomes import Outcome, Problem, Retry, Settlement, Snooze
 from headrace.model.payload import check_size, encode
 from headrace.model.task import TaskMessage
+from headrace.observability.tracing import AttemptSpans, tracer
 
+from .metrics import UNKNOWN_TYPES, WorkerMetrics
 from .processes import HandlerProcesses, JobSpec, RemoteError
 from .running import RunningTask, StopReason
 from .threads import HandlerThreads
@@ -35,8 +38,11 @@ _decode_message = msgspec.json.Decoder(TaskMessage).decode
 class Executor:
     """Runs handlers where they want to run."""
 
-    def __init__(self, app: Headrace, concurrency: int) -> None:
+    def __init__(self, app: Headrace, worker: str, concurrency: int, metrics: WorkerMetrics) -> None:
         self._app = app
+        self._worker = worker
+        self._metrics = metrics
+        self._tracer = tracer()
         self._threads = HandlerThreads(concurrency)
         self._processes = HandlerProcesses(concurrency)
 
@@ -55,12 +61,14 @@ class Executor:
             return _stopped(task)
         try:
             message = task.message or _decode_message(task.claimed.message)
+            traceparent = self._enter_trace(task, message)
             definition = self._app.tasks.get(message.type)
             if definition is None:
+                self._metrics.ran(task.queue, UNKNOWN_TYPES, 0.0)
                 # During a rollout another worker may know it, so this is worth another attempt.
                 problem = _problem_json("UnknownTaskType", f"no handler for {message.type!r} here")
                 return _settlement(task, Outcome.RETRY, problem)
-            context = self._enter_context(task, message)
+            context = self._enter_context(task, message, traceparent)
             if definition.run_in == "process":
                 job = _job(definition, message, context)
                 result = await self._processes.run(job, context.report_progress, begin=task.begin)
@@ -86,9 +94,33 @@ class Executor:
         except BaseException as error:  # noqa: BLE001 - a handler may raise anything, even SystemExit
             return self._failed(task, error)
 
-    def _enter_context(self, task: RunningTask, message: TaskMessage) -> TaskContext:
+    def _enter_trace(self, task: RunningTask, message: TaskMessage) -> str:
+        """The trace context that this attempt runs in, from here on."""
         claimed = task.claimed
-        traceparent = trace.of_task(claimed.task_id, message.traceparent)
+        if self._tracer is None:
+            traceparent = trace.of_task(claimed.task_id, message.traceparent)
+        else:
+            spans = AttemptSpans(
+                self._tracer,
+                worker=self._worker,
+                queue=task.queue,
+                task_id=claimed.task_id,
+                task_type=message.type,
+                priority=claimed.level,
+                attempt=claimed.attempt,
+                carried=message.traceparent,
+                waited_s=claimed.waited_s,
+                claimed_ago_s=time.monotonic() - task.claimed_monotonic_s,
+            )
+            spans.enter()
+            traceparent = spans.traceparent
+            if spans.are_recorded:
+                task.spans = spans
+        trace.enter(traceparent)
+        return traceparent
+
+    def _enter_context(self, task: RunningTask, message: TaskMessage, traceparent: str) -> TaskContext:
+        claimed = task.claimed
         context = task.context = TaskContext(
             task_id=claimed.task_id,
             type=message.type,
@@ -101,7 +133,6 @@ class Executor:
             report_progress=task.progress.append,
         )
         task_context.enter(context)
-        trace.enter(traceparent)
         return context
 
     def _failed(self, task: RunningTask, error: BaseException) -> Settlement:

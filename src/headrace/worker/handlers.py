@@ -17,6 +17,7 @@ from headrace.model.outcomes import Outcome, Settlement
 from headrace.model.task import ClaimedTask
 
 from .ahead import Ahead
+from .metrics import WorkerMetrics
 from .running import RunningTask, RunningTasks, StopReason
 from .settler import Settler
 from .slots import Slots
@@ -40,6 +41,7 @@ class Handlers:
         timekeeper: Timekeeper,
         settler: Settler,
         ahead: Ahead,
+        metrics: WorkerMetrics,
     ) -> None:
         self._queue = queue
         self._prepare = prepare
@@ -49,6 +51,7 @@ class Handlers:
         self._timekeeper = timekeeper
         self._settler = settler
         self._ahead = ahead
+        self._metrics = metrics
         self._waiting: deque[RunningTask] = deque()
         self._under_way: dict[asyncio.Task[None], RunningTask] = {}
         self._places: Counter[RunIn] = Counter()
@@ -66,14 +69,14 @@ class Handlers:
         """Whether as many run as can."""
         return len(self._under_way) >= self._slots.capacity
 
-    def take_on(self, claimed: Sequence[ClaimedTask]) -> None:
-        """Run these, as soon as there is room. Their slots have been taken."""
-        self._waiting.extend(self._held(claimed))
+    def take_on(self, claimed: Sequence[ClaimedTask], at_s: float) -> None:
+        """Run these, as soon as there is room. Their slots have been taken; Redis' clock showed ``at_s``."""
+        self._waiting.extend(self._held(claimed, at_s))
         self._start_waiting()
 
-    def give_back(self, claimed: Sequence[ClaimedTask]) -> None:
-        """Others can begin these at once. Their slots have been taken."""
-        for task in self._held(claimed):
+    def give_back(self, claimed: Sequence[ClaimedTask], at_s: float) -> None:
+        """Others can begin these at once. Their slots have been taken; Redis' clock showed ``at_s``."""
+        for task in self._held(claimed, at_s):
             self._give_back(task)
 
     def give_back_waiting(self) -> None:
@@ -88,9 +91,10 @@ class Handlers:
         if self._review is not None:
             self._review.cancel()
 
-    def _held(self, claimed: Sequence[ClaimedTask]) -> list[RunningTask]:
+    def _held(self, claimed: Sequence[ClaimedTask], at_s: float) -> list[RunningTask]:
         """From now on their leases are renewed, until they are settled."""
-        tasks = [RunningTask(self._queue, task) for task in claimed]
+        self._metrics.claimed(self._queue, claimed)
+        tasks = [RunningTask(self._queue, task, at_s - task.created_at_s) for task in claimed]
         for task in tasks:
             self._prepare(task)
         self._running.add(tasks)
@@ -122,14 +126,19 @@ class Handlers:
 
     async def _handle(self, task: RunningTask) -> None:
         settlement = await self._run(task)
+        task.ended_monotonic_s = time.monotonic()
+        if task.spans is not None:
+            task.spans.ran(settlement)
         if task.begun_monotonic_s is not None:
-            took_s = time.monotonic() - task.begun_monotonic_s
+            took_s = task.ended_monotonic_s - task.begun_monotonic_s
             self._ahead.handled(took_s)
             self._settler.ran(task.claimed.level, took_s)
+            if task.context is not None:
+                self._metrics.ran(self._queue, task.context.type, took_s)
         if settlement is None:
             self._forget(task)
         else:
-            self._settler.add(settlement)
+            self._settler.add(task, settlement)
 
     def _ended(self, handler: asyncio.Task[None]) -> None:
         self._places[self._under_way.pop(handler).place] -= 1
@@ -160,7 +169,7 @@ class Handlers:
             self._forget(task)
         else:
             outcome = Outcome.CANCELLED if task.stop_reason is StopReason.CANCELLED else Outcome.HANDED_BACK
-            self._settler.add(Settlement(claimed.task_id, claimed.token, outcome))
+            self._settler.add(task, Settlement(claimed.task_id, claimed.token, outcome))
         self._slots.give_back(1)
 
     def _forget(self, task: RunningTask) -> None:

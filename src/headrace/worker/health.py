@@ -14,6 +14,7 @@ import asyncio
 import contextlib
 import socket
 import time
+from collections.abc import Callable
 
 from headrace.observability.probes import path_of, response
 
@@ -65,8 +66,8 @@ class Health:
         return bool(claiming) and not self.draining and self.alive
 
 
-async def serve_health(health: Health, listener: socket.socket) -> asyncio.Server:
-    """Answer ``GET /livez`` and ``GET /readyz`` with 200 or 503."""
+async def serve_health(health: Health, metrics: Callable[[], bytes], listener: socket.socket) -> asyncio.Server:
+    """Answer ``GET /livez`` and ``GET /readyz`` with 200 or 503, and ``GET /metrics`` with what ``metrics`` answers."""
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         # Whatever does not look like a request gets no answer.
@@ -74,7 +75,7 @@ async def serve_health(health: Health, listener: socket.socket) -> asyncio.Serve
             async with asyncio.timeout(_REQUEST_TIMEOUT_S):
                 request = await reader.readuntil(b"\r\n\r\n")
                 await _until_started(health)
-                writer.write(_response(health, request))
+                writer.write(metrics() if path_of(request) == b"/metrics" else _response(health, request))
                 await writer.drain()
         writer.close()
 

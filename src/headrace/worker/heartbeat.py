@@ -23,6 +23,7 @@ from headrace.queue.queue import HeartbeatReply
 
 from .health import Health, serve_health
 from .identity import WorkerIdentity
+from .metrics import WorkerMetrics
 from .running import RunningTasks, StopReason
 
 _RETRY_AFTER_S = 1.0
@@ -42,6 +43,7 @@ class Heartbeat:
         identity: WorkerIdentity,
         running: RunningTasks,
         health: Health,
+        metrics: WorkerMetrics,
         health_listener: socket.socket | None,
     ) -> None:
         self._app = app
@@ -49,6 +51,7 @@ class Heartbeat:
         self._identity = identity
         self._running = running
         self._health = health
+        self._metrics = metrics
         self._health_listener = health_listener
         self._status: Literal["active", "draining"] = "active"
         self._worker_loop = asyncio.get_running_loop()
@@ -104,7 +107,9 @@ class Heartbeat:
         self._stop = asyncio.Event()
         self._loop = asyncio.get_running_loop()
         self._started.set()
-        server = None if self._health_listener is None else await serve_health(self._health, self._health_listener)
+        server = None
+        if self._health_listener is not None:
+            server = await serve_health(self._health, self._metrics.answer, self._health_listener)
         try:
             backend = self._app.redis_backend()
             while not self._stop.is_set():
@@ -148,6 +153,8 @@ class Heartbeat:
             _log.warning("heartbeat failed", queue=name, error=str(error))
             if isinstance(error, UnknownQueue):
                 backend.forget(name)  # and publish it anew with the next beat, if it is the app's own
+            else:
+                self._metrics.heartbeat_failed()
             return False
         self._worker_loop.call_soon_threadsafe(self._hand_over, name, dict(held), reply)
         return True

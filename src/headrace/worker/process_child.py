@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib
 import os
 import struct
@@ -17,6 +18,8 @@ from headrace.app.tasks import Definition
 from headrace.model import trace
 from headrace.model.outcomes import Fail, Retry, Snooze
 from headrace.model.payload import encode
+from headrace.observability import tracing
+from headrace.observability.otlp import begin_exporting_too
 
 from .processes import ChildMessage, JobSpec
 
@@ -46,6 +49,8 @@ def _run(job: JobSpec, answers: BinaryIO) -> ChildMessage:
         context = task_context.TaskContext(**job.context, report_progress=report_progress)
         task_context.enter(context)
         trace.enter(context.traceparent)
+        _begin_exporting()
+        tracing.enter(context.traceparent)
         if definition.signature.wants_context:
             args = (context, *args)
         result = definition.function(*args, **kwargs)
@@ -65,6 +70,12 @@ def _run(job: JobSpec, answers: BinaryIO) -> ChildMessage:
             message=str(error),
             traceback="".join(traceback.format_exception(error)),
         )
+
+
+@functools.cache
+def _begin_exporting() -> None:
+    """Once the handler's module has been imported: it may have set up OpenTelemetry itself."""
+    begin_exporting_too(os.environ, "headrace-worker")
 
 
 def _definition(job: JobSpec) -> Definition[..., object, object]:

@@ -17,7 +17,6 @@ import structlog
 
 from headrace.model.config import QueueConfig
 from headrace.model.errors import HeadraceError
-from headrace.model.outcomes import Settlement
 from headrace.queue.cancelling import cancel_and_wait
 from headrace.queue.queue import MAX_TASKS_PER_CALL, ClaimOptions, Queue
 from headrace.queue.waker import BLOCK_S, Waker
@@ -27,8 +26,9 @@ from .ahead import Ahead
 from .execution import Executor
 from .handlers import Handlers
 from .health import Health
+from .metrics import WorkerMetrics
 from .running import RunningTasks
-from .settler import Settler
+from .settler import Ended, Settler
 from .slots import Slots
 from .timekeeper import Timekeeper
 
@@ -70,6 +70,7 @@ class Processor:
         timekeeper: Timekeeper,
         executor: Executor,
         health: Health,
+        metrics: WorkerMetrics,
         register: Callable[[Queue], Awaitable[None]],
         is_only_queue: bool,
     ) -> None:
@@ -81,7 +82,7 @@ class Processor:
         self._health = health
         self._register = register
         self._nudge = asyncio.Event()
-        self.settler = Settler(queue.name, running, self._handler_ended)
+        self.settler = Settler(queue.name, running, metrics, self._handler_ended)
         slots.when_freed(self._handler_ended)
         self._linger: asyncio.TimerHandle | None = None
         self._lingered_enough = False
@@ -110,6 +111,7 @@ class Processor:
             timekeeper=timekeeper,
             settler=self.settler,
             ahead=self._ahead,
+            metrics=metrics,
         )
 
     async def run(self) -> None:
@@ -194,11 +196,11 @@ class Processor:
         if self._linger is not None:
             self._linger.cancel()
             self._linger = None
-        settlements = self.settler.take()
+        ended = self.settler.take()
         want = self._take_slots() if self._may_claim(lane) else 0
         lane.asked_for = want
         try:
-            reply = await self._exchange(lane, settlements, want)
+            reply = await self._exchange(lane, ended, want)
             if reply is not None and reply.status == "unregistered":
                 await self._register(self.queue)
         except HeadraceError as error:
@@ -217,25 +219,26 @@ class Processor:
         share = -(-self._slots.total // LANES)
         return self._slots.take(self.queue.name, min(share, MAX_TASKS_PER_CALL))
 
-    async def _exchange(self, lane: _Lane, settlements: list[Settlement], want: int) -> ClaimReply | None:
+    async def _exchange(self, lane: _Lane, ended: list[Ended], want: int) -> ClaimReply | None:
         """One round trip. When it fails, the settlements are kept and the claim's number is used again."""
         claiming = want > 0 or lane.unanswered
         lane.unanswered = claiming
         lane.sent_at_s = time.monotonic()
+        settlements = [settlement for _, settlement in ended]
         try:
             if not claiming:
                 statuses = await self.queue.settle(settlements, self.settler.take_run_times())
-                self.settler.answered(settlements, statuses)
+                self.settler.answered(ended, statuses)
                 return None
             if settlements:
                 statuses, reply = await self.queue.settle_and_claim(
                     settlements, self._worker, want, self.settler.take_run_times(), **self._claim_options(lane)
                 )
-                self.settler.answered(settlements, statuses)
+                self.settler.answered(ended, statuses)
             else:
                 reply = await self.queue.claim(self._worker, want, **self._claim_options(lane))
         except HeadraceError:
-            self.settler.put_back(settlements)
+            self.settler.put_back(ended)
             raise
         self._ahead.exchanged(time.monotonic() - lane.sent_at_s)
         lane.unanswered = False
@@ -301,9 +304,9 @@ class Processor:
         expired = after_s >= self._configs[self.queue.name].lease_s
         # Handlers first: whoever hears of free slots is to begin after them.
         if self._accepting and not expired:
-            self._handlers.take_on(reply.tasks)
+            self._handlers.take_on(reply.tasks, reply.at_s)
         else:
-            self._handlers.give_back(reply.tasks)
+            self._handlers.give_back(reply.tasks, reply.at_s)
         self._slots.give_back(want - len(reply.tasks))
         parked = reply.status == "draining"
         self._health.set_parked(self.queue.name, parked)

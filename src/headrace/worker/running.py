@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from headrace.app.context import TaskContext
 from headrace.app.tasks import RunIn
 from headrace.model.task import ClaimedTask, TaskMessage
+from headrace.observability.tracing import AttemptSpans
 
 
 class StopReason(enum.Enum):
@@ -32,23 +33,28 @@ class RunningTask:
 
     __slots__ = (
         "_fate",
+        "age_s",
         "begun_monotonic_s",
         "claimed",
         "claimed_monotonic_s",
         "context",
         "deadline_monotonic_s",
+        "ended_monotonic_s",
         "handler",
         "has_started",
         "message",
         "place",
         "progress",
         "queue",
+        "spans",
         "stop_reason",
     )
 
-    def __init__(self, queue: str, claimed: ClaimedTask) -> None:
+    def __init__(self, queue: str, claimed: ClaimedTask, age_s: float) -> None:
+        """``age_s``: how long ago it was enqueued, by Redis' clock."""
         self.queue = queue
         self.claimed = claimed
+        self.age_s = age_s
         self.claimed_monotonic_s = time.monotonic()
         self.deadline_monotonic_s = self.claimed_monotonic_s + claimed.timeout_s
         self.message: TaskMessage | None = None
@@ -59,6 +65,9 @@ class RunningTask:
         """The handler's coroutine has taken its first step; the handler itself may still wait for its thread."""
         self.begun_monotonic_s: float | None = None
         """When the handler itself began."""
+        self.ended_monotonic_s: float | None = None
+        """When it was known how the attempt ended."""
+        self.spans: AttemptSpans | None = None
         self._fate = threading.Lock()
         self.stop_reason: StopReason | None = None
         # A box of its own for the last report: through it a handler's context leads to no task and to no handler.

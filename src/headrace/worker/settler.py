@@ -7,13 +7,17 @@ here only when Redis has answered it: while Redis is away they wait, and their l
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
 import structlog
 
 from headrace.model.outcomes import Settlement, SettleStatus
 from headrace.queue.queue import MAX_TASKS_PER_CALL, RunTimes
 
-from .running import RunningTasks
+from .metrics import WorkerMetrics
+from .running import RunningTask, RunningTasks
+
+Ended: TypeAlias = tuple[RunningTask, Settlement]
 
 _log = structlog.get_logger(__name__)
 
@@ -21,23 +25,24 @@ _log = structlog.get_logger(__name__)
 class Settler:
     """The settlements of one queue."""
 
-    def __init__(self, queue: str, running: RunningTasks, on_added: Callable[[], None]) -> None:
+    def __init__(self, queue: str, running: RunningTasks, metrics: WorkerMetrics, on_added: Callable[[], None]) -> None:
         self._queue = queue
         self._running = running
+        self._metrics = metrics
         self._on_added = on_added
-        self._waiting: list[Settlement] = []
+        self._waiting: list[Ended] = []
         self._ran_s: dict[str, tuple[int, float]] = {}
 
     @property
     def has_some(self) -> bool:
         return bool(self._waiting)
 
-    def add(self, settlement: Settlement) -> None:
+    def add(self, task: RunningTask, settlement: Settlement) -> None:
         """Take a settlement for the next round trip."""
-        self._waiting.append(settlement)
+        self._waiting.append((task, settlement))
         self._on_added()
 
-    def take(self) -> list[Settlement]:
+    def take(self) -> list[Ended]:
         """What goes out now. Follow with `answered` or `put_back`."""
         taken, self._waiting = self._waiting[:MAX_TASKS_PER_CALL], self._waiting[MAX_TASKS_PER_CALL:]
         return taken
@@ -52,15 +57,19 @@ class Settler:
         taken, self._ran_s = self._ran_s, {}
         return [part for level, (runs, total_s) in taken.items() for part in (level, runs, round(total_s * 1e6))]
 
-    def put_back(self, settlements: Sequence[Settlement]) -> None:
+    def put_back(self, ended: Sequence[Ended]) -> None:
         """Redis did not answer: keep them for the next try. Sending one twice does no harm."""
-        self._waiting[:0] = settlements
+        self._waiting[:0] = ended
 
-    def answered(self, settlements: Sequence[Settlement], statuses: Sequence[SettleStatus]) -> None:
+    def answered(self, ended: Sequence[Ended], statuses: Sequence[SettleStatus]) -> None:
         """Redis has answered: the leases are over."""
-        self._running.remove(self._queue, [(settlement.task_id, settlement.token) for settlement in settlements])
-        for settlement, status in zip(settlements, statuses, strict=True):
-            if status in (SettleStatus.LOST, SettleStatus.GONE):
+        self._running.remove(self._queue, [(settlement.task_id, settlement.token) for _, settlement in ended])
+        for (task, settlement), status in zip(ended, statuses, strict=True):
+            if task.spans is not None:
+                task.spans.settled(settlement, status)
+            if status is SettleStatus.SETTLED or status is SettleStatus.DUPLICATE:
+                self._metrics.settled(task, settlement.outcome)
+            else:
                 _log.warning(
                     "settlement refused: the lease was lost",
                     queue=self._queue,

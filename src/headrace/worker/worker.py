@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import signal
 import socket
 from collections.abc import Iterable, Iterator
@@ -28,6 +29,8 @@ from .health_port import listen
 from .heartbeat import Heartbeat
 from .identity import WorkerIdentity, new_worker_id
 from .janitor import keep_healthy
+from .metrics import WorkerMetrics
+from .pool import membership
 from .processor import Processor
 from .running import RunningTasks, StopReason
 from .slots import Slots
@@ -84,6 +87,9 @@ class Worker:
         self.health = Health()
         self._slots = Slots(concurrency)
         self._running = RunningTasks()
+        self._metrics = WorkerMetrics(
+            membership(os.environ, app.tenant), concurrency, lambda: len(self._running.unfinished())
+        )
         self._configs: dict[str, QueueConfig] = {}
         self._drain_asked = asyncio.Event()
         self._hurry_asked = asyncio.Event()
@@ -109,8 +115,10 @@ class Worker:
         queues = [await backend.queue(name) for name in self._queue_names]
         for queue in queues:
             await self._introduce(backend, queue)
-        heartbeat = Heartbeat(self._app, self._configs, self.identity, self._running, self.health, self._listener())
-        executor = Executor(self._app, self.identity.capacity)
+        heartbeat = Heartbeat(
+            self._app, self._configs, self.identity, self._running, self.health, self._metrics, self._listener()
+        )
+        executor = Executor(self._app, self.identity.worker, self.identity.capacity, self._metrics)
         timekeeper = Timekeeper(self._running)
         processors = [
             Processor(
@@ -123,6 +131,7 @@ class Worker:
                 timekeeper=timekeeper,
                 executor=executor,
                 health=self.health,
+                metrics=self._metrics,
                 register=self._register,
                 is_only_queue=len(queues) == 1,
             )
@@ -199,7 +208,8 @@ class Worker:
         by_queue = {processor.queue.name: processor for processor in processors}
         for task in self._running.unfinished():
             # It does not listen; the process is about to end under it, so the task goes back all the same.
-            by_queue[task.queue].settler.add(Settlement(task.claimed.task_id, task.claimed.token, Outcome.HANDED_BACK))
+            handed_back = Settlement(task.claimed.task_id, task.claimed.token, Outcome.HANDED_BACK)
+            by_queue[task.queue].settler.add(task, handed_back)
         if leftover:
             _log.info("handed back unfinished tasks", worker=self.identity.worker, count=len(leftover))
         for processor in processors:

@@ -9,7 +9,8 @@
 -- Answer   {status, now_us, next_due_us or 0, tasks, lines, next_expiry_us or 0}; what follows the tasks is there
 --          when the claim came up short and its worker will sleep
 --          status  'ok' | 'paused' | 'draining' | 'unregistered' | 'unknown_queue'
---          tasks   {{id, message, token, retries, timeout_s, level, created_s}, ...}
+--          tasks   {{id, message, token, retries, timeout_s, level, created_s, waited_s}, ...}
+--          waited  from the task's place in its line to the claim: a retry keeps the place it had
 --          lines   of the capability sets this worker covers: what it should block on when it found nothing
 --          next_due, next_expiry: when a delayed task becomes due, and when a lease ends unless it is renewed
 local needed = {'for_claim'}
@@ -67,9 +68,10 @@ local lines = covered(redis.call('SMEMBERS', capsets_key))
 local want = request.want
 local tasks, claimed_ids = {}, {}
 
-local function hand_out(id, message, spec, token, retries, level)
+local function hand_out(id, message, spec, token, retries, level, waited_us)
   local timeout_us = attempt_timeout_us(spec.timeout_us, retries)
-  tasks[#tasks + 1] = {id, message, token, retries, timeout_us / 1000000, level, spec.created_us / 1000000}
+  tasks[#tasks + 1] = {id, message, token, retries, timeout_us / 1000000, level, spec.created_us / 1000000,
+    waited_us / 1000000}
   claimed_ids[#claimed_ids + 1] = id
   return timeout_us
 end
@@ -86,7 +88,8 @@ if last_number == request.number then
     local task = load_task(id)
     if task and task.state == 'executing' and task.worker == request.worker then
       local message = redis.call('HGET', task_key(id), 'msg')
-      hand_out(id, message, task.spec, task.token, task.retries, task.promoted or task.level)
+      hand_out(id, message, task.spec, task.token, task.retries, task.promoted or task.level,
+        task.started_us - task.place_us)
     end
   end
   return finish_claim('ok')
@@ -176,14 +179,14 @@ for i = 1, want do
     index, window = pick_strict()
   end
   if not window then break end
-  local id = next_id(window)
+  local id, waited_us = next_id(window), now_us - next_place_us(window)
   window.at = window.at + 2
   local key = task_key(id)
   local message, spec_of, token, retries = unpack(redis.call('HMGET', key, 'msg', 'spec', 'token', 'retries'))
   if spec_of then
     local level = config.level_names[index]
     token, retries = tonumber(token or 0) + 1, tonumber(retries or 0)
-    local timeout_us = hand_out(id, message, read_spec(spec_of), token, retries, level)
+    local timeout_us = hand_out(id, message, read_spec(spec_of), token, retries, level, waited_us)
     redis.call('HSET', key, 'state', 'executing', 'worker', request.worker, 'token', text(token),
       'started_us', now_text)
     local expiry_us = now_us + math.min(config.lease_us, timeout_us)

@@ -108,8 +108,9 @@ if #samples > 0 then
   redis.call('LPUSH', latencies_key, unpack(samples))
   redis.call('LTRIM', latencies_key, '0', LAST_SAMPLE)
 end
--- Halved when they are many: the mean follows what tasks have become, and a single one does not sway it.
-local RUNS_REMEMBERED = 1000
+-- Halved when they are many: the mean follows what tasks have become, and a single one does not sway it. Many, because
+-- the long tasks of a burst end last: a short memory would hold more of them than there are.
+local RUNS_REMEMBERED = 10000
 for at = 1, #ran, 3 do
   local key = key_of('service', ran[at])
   local runs = redis.call('HINCRBY', key, 'runs', text(ran[at + 1]))

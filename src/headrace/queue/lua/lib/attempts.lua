@@ -70,6 +70,7 @@ local function finish(task, state, field, value)
   end
   notify_watchers(task)
   event(task.id, state, task.promoted or task.level, task.retries + 1, task.worker)
+  if state ~= 'cancelled' then count_end(state, task.level) end
 end
 
 local function dead_letter(task, reason, problem)
@@ -77,6 +78,7 @@ local function dead_letter(task, reason, problem)
   redis.call('ZADD', dead_key, text(now_us), task.id)
   notify_watchers(task)
   event(task.id, 'dead_letter', task.level, task.retries + 1, task.worker, reason)
+  count_end('dead_letter', task.level, reason)
 end
 
 local function remember_attempt(task, reason, problem)
@@ -105,4 +107,5 @@ local function retry_or_bury(task, reason, problem, after_us)
     make_ready(task.id, level, line_of(task.capset, task.crashes), task.place_us)
   end
   event(task.id, 'retrying', level, task.retries + 1, task.worker, reason)
+  count_end('retrying', level, reason)
 end

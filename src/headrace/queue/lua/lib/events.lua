@@ -4,6 +4,11 @@ local counters = {}
 
 local function count(name, by) counters[name] = (counters[name] or 0) + (by or 1) end
 
+-- How attempts end is counted by the level that the task was enqueued with, and by the reason if there are several.
+local function count_end(kind, level, reason)
+  count(reason and kind .. ':' .. level .. ':' .. reason or kind .. ':' .. level)
+end
+
 -- event rows: what happened, level, attempt (1 for the first), worker, detail, {id, ...}
 -- What is alike and comes in a row is told in one row: most batches are a single one.
 local function event(id, kind, level, attempt, worker, detail)
