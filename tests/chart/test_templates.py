@@ -27,7 +27,6 @@ SETS: dict[str, tuple[tuple[Path, ...], tuple[str, ...]]] = {
     "everything": ((VALUES / "everything.yaml",), (MONITORING,)),
     "defaults-monitored": ((), (MONITORING,)),
 }
-DEPLOY = REPOSITORY / "operator" / "deploy"
 
 
 @pytest.fixture(scope="module")
@@ -115,31 +114,11 @@ def rules(found: list[Document], kind: str, name: str) -> list[dict[str, Any]]:
     return asked
 
 
-def test_the_rights_are_those_of_the_plain_manifests(helm, defaults):
-    plain = list(documents((DEPLOY / "cluster-wide.yaml").read_text()))
-    for kind, name in (("ClusterRole", "headrace-operator"), ("Role", "headrace-operator-leader")):
-        assert rules(defaults, kind, name) == rules(plain, kind, name)
-
+def test_the_rights_are_the_same_in_one_namespace_as_in_all(helm, defaults):
     scoped = helm.template(sets={"watchNamespaces": f'["{NAMESPACE}"]'})
-    both = rules(scoped, "Role", "headrace-operator") + rules(scoped, "Role", "headrace-operator-leader")
-    plain = list(documents((DEPLOY / "one-namespace.yaml").read_text()))
-    assert both == rules(plain, "Role", "headrace-operator")
-
-
-def test_the_operator_is_that_of_the_plain_manifest(defaults):
-    def container(found: list[Document]) -> dict[str, Any]:
-        (one,) = find(found, "Deployment")["spec"]["template"]["spec"]["containers"]
-        return {
-            key: value
-            for key, value in one.items()
-            # Ours names the Lease, says the protocol's default, and leaves its last words in the pod.
-            if key not in ("image", "args", "ports", "terminationMessagePolicy")
-        }
-
-    plain = list(documents((DEPLOY / "cluster-wide.yaml").read_text()))
-    assert container(defaults) == container(plain)
-    ours = [each for each in arguments_of_the_operator(defaults) if not each.startswith("--lease-name=")]
-    assert ours == arguments_of_the_operator(plain)
+    assert rules(scoped, "Role", "headrace-operator") == rules(defaults, "ClusterRole", "headrace-operator")
+    leading = [rules(found, "Role", "headrace-operator-leader") for found in (scoped, defaults)]
+    assert leading[0] == leading[1]
 
 
 def test_an_operator_of_some_namespaces_has_no_right_in_the_cluster(helm):
