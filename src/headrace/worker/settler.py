@@ -16,6 +16,8 @@ from headrace.queue.queue import MAX_TASKS_PER_CALL, RunTimes
 from .metrics import WorkerMetrics
 from .running import Ended, RunningTask, RunningTasks
 
+_REFUSED = (SettleStatus.LOST, SettleStatus.GONE)  # looked up once: it takes longer than to compare with them
+
 _log = structlog.get_logger(__name__)
 
 
@@ -65,7 +67,7 @@ class Settler:
         for (task, settlement), status in zip(ended, statuses, strict=True):
             if task.spans is not None:
                 task.spans.settled(settlement, status)
-            if status in (SettleStatus.LOST, SettleStatus.GONE):
+            if status in _REFUSED:
                 _log.warning(
                     "settlement refused: the lease was lost",
                     queue=self._queue,
