@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
 from headrace import Fail, Headrace, InvalidConfig, Retry, Snooze, TaskContext, TaskFailed
@@ -263,6 +265,16 @@ def test_a_value_belongs_to_the_first_bound_that_is_not_below_it() -> None:
     ((labels, counts, total),) = counted.read()
     assert (labels, counts) == (("a",), [2, 2, 2])
     assert total == pytest.approx(112.2)
+
+
+@given(st.lists(st.sampled_from((0.0, 0.5, 1.0, 3.0, 5.0, 7.0)) | st.floats(0, 10), max_size=60))
+def test_a_batch_is_counted_like_each_of_its_values(values: list[float]) -> None:
+    one_by_one, together = Histogram((1.0, 5.0)), Histogram((1.0, 5.0))
+    for value in values:
+        one_by_one.observe(("a",), value)
+    together.observe_all(("a",), values.copy())
+    assert [counts for _, counts, _ in together.read()] == [counts for _, counts, _ in one_by_one.read()]
+    assert [total for _, _, total in together.read()] == pytest.approx([total for _, _, total in one_by_one.read()])
 
 
 def test_a_worker_without_a_pool_has_its_tenant_for_a_namespace() -> None:

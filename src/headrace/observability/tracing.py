@@ -28,7 +28,8 @@ from headrace.model.outcomes import Outcome, Problem, Settlement, SettleStatus
 
 if TYPE_CHECKING:
     from opentelemetry.context import Context
-    from opentelemetry.trace import Span, Tracer
+    from opentelemetry.trace import Span
+    from opentelemetry.trace import Tracer as Tracer  # re-exported for those who keep one
 
 SYSTEM: Final = "messaging.system"
 DESTINATION: Final = "messaging.destination.name"

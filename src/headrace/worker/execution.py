@@ -21,9 +21,9 @@ from headrace.model.config import QueueConfig
 from headrace.model.outcomes import Outcome, Problem, Retry, Settlement, Snooze
 from headrace.model.payload import check_size, encode
 from headrace.model.task import TaskMessage
-from headrace.observability.tracing import AttemptSpans, tracer
+from headrace.observability import tracing
 
-from .metrics import UNKNOWN_TYPES, WorkerMetrics
+from .metrics import WorkerMetrics
 from .processes import HandlerProcesses, JobSpec, RemoteError
 from .running import RunningTask, StopReason
 from .threads import HandlerThreads
@@ -42,7 +42,7 @@ class Executor:
         self._app = app
         self._worker = worker
         self._metrics = metrics
-        self._tracer = tracer()
+        self._tracer = tracing.tracer()
         self._threads = HandlerThreads(concurrency)
         self._processes = HandlerProcesses(concurrency)
 
@@ -61,10 +61,14 @@ class Executor:
             return _stopped(task)
         try:
             message = task.message or _decode_message(task.claimed.message)
-            traceparent = self._enter_trace(task, message)
+            if self._tracer is None:
+                traceparent = trace.of_task(task.claimed.task_id, message.traceparent)
+            else:
+                traceparent = self._begin_spans(self._tracer, task, message)
+            trace.enter(traceparent)
             definition = self._app.tasks.get(message.type)
             if definition is None:
-                self._metrics.ran(task.queue, UNKNOWN_TYPES, 0.0)
+                self._metrics.unknown(task.queue)
                 # During a rollout another worker may know it, so this is worth another attempt.
                 problem = _problem_json("UnknownTaskType", f"no handler for {message.type!r} here")
                 return _settlement(task, Outcome.RETRY, problem)
@@ -94,30 +98,25 @@ class Executor:
         except BaseException as error:  # noqa: BLE001 - a handler may raise anything, even SystemExit
             return self._failed(task, error)
 
-    def _enter_trace(self, task: RunningTask, message: TaskMessage) -> str:
+    def _begin_spans(self, tracer: tracing.Tracer, task: RunningTask, message: TaskMessage) -> str:
         """The trace context that this attempt runs in, from here on."""
         claimed = task.claimed
-        if self._tracer is None:
-            traceparent = trace.of_task(claimed.task_id, message.traceparent)
-        else:
-            spans = AttemptSpans(
-                self._tracer,
-                worker=self._worker,
-                queue=task.queue,
-                task_id=claimed.task_id,
-                task_type=message.type,
-                priority=claimed.level,
-                attempt=claimed.attempt,
-                carried=message.traceparent,
-                waited_s=claimed.waited_s,
-                claimed_ago_s=time.monotonic() - task.claimed_monotonic_s,
-            )
-            spans.enter()
-            traceparent = spans.traceparent
-            if spans.are_recorded:
-                task.spans = spans
-        trace.enter(traceparent)
-        return traceparent
+        spans = tracing.AttemptSpans(
+            tracer,
+            worker=self._worker,
+            queue=task.queue,
+            task_id=claimed.task_id,
+            task_type=message.type,
+            priority=claimed.level,
+            attempt=claimed.attempt,
+            carried=message.traceparent,
+            waited_s=claimed.waited_s,
+            claimed_ago_s=time.monotonic() - task.claimed_monotonic_s,
+        )
+        spans.enter()
+        if spans.are_recorded:
+            task.spans = spans
+        return spans.traceparent
 
     def _enter_context(self, task: RunningTask, message: TaskMessage, traceparent: str) -> TaskContext:
         claimed = task.claimed

@@ -133,9 +133,8 @@ class Handlers:
             took_s = task.ended_monotonic_s - task.begun_monotonic_s
             self._ahead.handled(took_s)
             self._settler.ran(task.claimed.level, took_s)
-            if task.context is not None:
-                self._metrics.ran(self._queue, task.context.type, took_s)
         if settlement is None:
+            self._metrics.left(task)
             self._forget(task)
         else:
             self._settler.add(task, settlement)

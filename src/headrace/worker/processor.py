@@ -27,8 +27,8 @@ from .execution import Executor
 from .handlers import Handlers
 from .health import Health
 from .metrics import WorkerMetrics
-from .running import RunningTasks
-from .settler import Ended, Settler
+from .running import Ended, RunningTasks
+from .settler import Settler
 from .slots import Slots
 from .timekeeper import Timekeeper
 

@@ -8,9 +8,11 @@ import threading
 import time
 from collections import deque
 from collections.abc import Iterable
+from typing import TypeAlias
 
 from headrace.app.context import TaskContext
 from headrace.app.tasks import RunIn
+from headrace.model.outcomes import Settlement
 from headrace.model.task import ClaimedTask, TaskMessage
 from headrace.observability.tracing import AttemptSpans
 
@@ -98,6 +100,10 @@ class RunningTask:
         if self.has_started and self.handler is not None:
             self.handler.cancel()
         return True
+
+
+Ended: TypeAlias = tuple[RunningTask, Settlement]
+"""A task, and how it is to be settled."""
 
 
 class RunningTasks:

@@ -7,7 +7,6 @@ here only when Redis has answered it: while Redis is away they wait, and their l
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TypeAlias
 
 import structlog
 
@@ -15,9 +14,9 @@ from headrace.model.outcomes import Settlement, SettleStatus
 from headrace.queue.queue import MAX_TASKS_PER_CALL, RunTimes
 
 from .metrics import WorkerMetrics
-from .running import RunningTask, RunningTasks
+from .running import Ended, RunningTask, RunningTasks
 
-Ended: TypeAlias = tuple[RunningTask, Settlement]
+_REFUSED = (SettleStatus.LOST, SettleStatus.GONE)  # looked up once: it takes longer than to compare with them
 
 _log = structlog.get_logger(__name__)
 
@@ -64,12 +63,11 @@ class Settler:
     def answered(self, ended: Sequence[Ended], statuses: Sequence[SettleStatus]) -> None:
         """Redis has answered: the leases are over."""
         self._running.remove(self._queue, [(settlement.task_id, settlement.token) for _, settlement in ended])
+        self._metrics.settled(self._queue, ended, statuses)
         for (task, settlement), status in zip(ended, statuses, strict=True):
             if task.spans is not None:
                 task.spans.settled(settlement, status)
-            if status is SettleStatus.SETTLED or status is SettleStatus.DUPLICATE:
-                self._metrics.settled(task, settlement.outcome)
-            else:
+            if status in _REFUSED:
                 _log.warning(
                     "settlement refused: the lease was lost",
                     queue=self._queue,
