@@ -15,7 +15,7 @@ A worker leaves in four steps, each of which can still be undone until the last 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -123,6 +123,14 @@ def members(pods: Iterable[Mapping[str, Any]], work: Mapping[str, PodWork]) -> l
         if not pod["metadata"].get("deletionTimestamp")
         and (pod.get("status") or {}).get("phase") not in ("Succeeded", "Failed")
     ]
+
+
+def going_unborn(pods: Iterable[Mapping[str, Any]], work: Mapping[str, PodWork]) -> Iterator[Mapping[str, Any]]:
+    """The pods that are being deleted and have no worker that is known: it may not have begun yet."""
+    for pod in pods:
+        has_ended = (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
+        if pod["metadata"].get("deletionTimestamp") and not has_ended and pod["metadata"]["name"] not in work:
+            yield pod
 
 
 def plan(

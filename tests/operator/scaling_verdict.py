@@ -19,6 +19,8 @@ from typing import Literal
 
 AT_ONCE_S = 1.0
 """A claim that goes back within this time has not begun. Whoever is made to stop has two seconds of grace."""
+IN_FLIGHT_S = 5.0
+"""What a process has sent before it was killed may reach Redis so much later, on a machine that is busy."""
 _ENDS = ("completed", "failed", "cancelled", "dead_letter")
 _HELD_NO_MORE = (*_ENDS, "retrying", "handed_back", "snoozed")
 
@@ -133,12 +135,39 @@ def pod_of(worker: str) -> str:
     return worker.rsplit("-", 2)[0]
 
 
+class Blows:
+    """What the drill did, to tell what it explains."""
+
+    def __init__(self, evidence: Evidence) -> None:
+        self._by_pod: dict[str, list[Blow]] = {}
+        for blow in evidence.blows:
+            self._by_pod.setdefault(blow.pod, []).append(blow)
+        self._first_heard_s: dict[str, float] = {}
+        """Of each worker."""
+        for moment in (moment for story in evidence.stories for moment in story.moments if moment.worker):
+            first_s = self._first_heard_s.get(moment.worker, moment.at_s)
+            self._first_heard_s[moment.worker] = min(first_s, moment.at_s)
+
+    def explain(self, hold: Hold, at_s: float) -> Blow | None:
+        """What the drill did that explains why this worker lost its task at that moment.
+
+        A kill meets the process that is there, also in what it had just asked for, and the next one in the same pod has
+        no excuse. A pod that is deleted goes, and may still claim until its worker hears of it.
+        """
+        for blow in self._by_pod.get(hold.pod, ()):
+            if at_s >= blow.from_s and (blow.how == "deleted" or self._meets(blow, hold)):
+                return blow
+        return None
+
+    def _meets(self, blow: Blow, hold: Hold) -> bool:
+        was_there = self._first_heard_s[hold.claim.worker] <= blow.until_s
+        return was_there and hold.claim.at_s <= blow.until_s + IN_FLIGHT_S
+
+
 def judge(evidence: Evidence) -> Verdict:
     """Hold all of it to the laws."""
     verdict = Verdict(tasks=len(evidence.stories))
-    blows: dict[str, list[Blow]] = {}
-    for blow in evidence.blows:
-        blows.setdefault(blow.pod, []).append(blow)
+    blows = Blows(evidence)
     departures: dict[str, Departure] = {}
     for departure in sorted(evidence.departures, key=lambda each: -each.at_s):
         departures[departure.pod] = departure  # the first time it was seen counts
@@ -185,11 +214,11 @@ def _judge_end(story: Story, verdict: Verdict) -> None:
         _add(verdict, "lost", story, "", at_s, f"is {story.state}, not completed, and {settled}")
 
 
-def _judge_attempts(story: Story, blows: dict[str, list[Blow]], verdict: Verdict) -> None:
+def _judge_attempts(story: Story, blows: Blows, verdict: Verdict) -> None:
     spent = [hold for hold in holds(story) if hold.end is not None and hold.end.what == "retrying"]
     for hold in spent:
         assert hold.end is not None
-        blow = _explained(hold, hold.end.at_s, blows)
+        blow = blows.explain(hold, hold.end.at_s)
         if blow is None:
             sentence = f"lost attempt {hold.end.attempt} ({hold.end.detail or 'no reason told'}) for which nobody died"
             _add(verdict, "attempt spent", story, hold.pod, hold.end.at_s, sentence)
@@ -203,11 +232,11 @@ def _judge_attempts(story: Story, blows: dict[str, list[Blow]], verdict: Verdict
         _add(verdict, "attempt spent", story, "", None, sentence)
 
 
-def _judge_return(story: Story, hold: Hold, blows: dict[str, list[Blow]], verdict: Verdict) -> None:
+def _judge_return(story: Story, hold: Hold, blows: Blows, verdict: Verdict) -> None:
     if hold.end is None or hold.end.what != "handed_back":
         return
     held_s = hold.end.at_s - hold.claim.at_s
-    if _explained(hold, hold.end.at_s, blows) is not None:
+    if blows.explain(hold, hold.end.at_s) is not None:
         verdict.given_back_by_deleted += 1
     elif held_s <= AT_ONCE_S:
         verdict.returned_at_once += 1
@@ -216,30 +245,15 @@ def _judge_return(story: Story, hold: Hold, blows: dict[str, list[Blow]], verdic
         _add(verdict, "interrupted", story, hold.pod, hold.end.at_s, sentence)
 
 
-def _judge_departure(
-    story: Story, hold: Hold, departure: Departure | None, blows: dict[str, list[Blow]], verdict: Verdict
-) -> None:
+def _judge_departure(story: Story, hold: Hold, departure: Departure | None, blows: Blows, verdict: Verdict) -> None:
     """Even what a worker finishes within its grace was an interruption: nobody may rely on that."""
     if departure is None or hold.claim.at_s >= departure.at_s:
         return
     if hold.end is not None and hold.end.at_s <= departure.at_s:
         return
-    if _explained(hold, departure.at_s, blows) is None:
+    if blows.explain(hold, departure.at_s) is None:
         sentence = f"was held by a pod that was told to go {departure.at_s - hold.claim.at_s:.1f} s after its claim"
         _add(verdict, "told to go while busy", story, hold.pod, departure.at_s, sentence)
-
-
-def _explained(hold: Hold, at_s: float, blows: dict[str, list[Blow]]) -> Blow | None:
-    """What the drill did that explains why this worker lost its task at that moment.
-
-    A kill meets the process that is there, and the next one in the same pod has no excuse. A pod that is deleted goes,
-    and may still claim until its worker hears of it.
-    """
-    for blow in blows.get(hold.pod, ()):
-        meets = hold.claim.at_s <= blow.until_s or blow.how == "deleted"
-        if meets and at_s >= blow.from_s:
-            return blow
-    return None
 
 
 def _add(verdict: Verdict, charge: Charge, story: Story, pod: str, at_s: float | None, sentence: str) -> None:

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from headrace.model.figures import WorkerPulse
 from headrace.model.states import WorkerState
-from headrace_operator.fleet import DELETION_COST, FIRST_TO_GO, Member, Plan, _rank, members, plan
+from headrace_operator.fleet import DELETION_COST, FIRST_TO_GO, Member, Plan, _rank, going_unborn, members, plan
 from headrace_operator.workers import PodWork
 
 IDLE_S = 120.0
@@ -162,6 +162,11 @@ def test_a_pod_that_cannot_start_goes_when_it_has_not_been_needed_for_long():
 def test_pods_that_are_going_or_have_ended_are_not_counted():
     bodies = [pod("a"), pod("b", dying=True), pod("c", phase="Failed"), pod("d", phase="Succeeded")]
     assert names(members(bodies, {})) == ["a"]
+
+
+def test_a_deleted_pod_whose_worker_may_yet_begin_is_told_from_others():
+    bodies = [pod("a"), pod("b", dying=True), pod("c", dying=True), pod("d", dying=True, phase="Failed")]
+    assert [each["metadata"]["name"] for each in going_unborn(bodies, {"c": PodWork()})] == ["b"]
 
 
 def test_a_cost_that_is_no_number_counts_as_none():

@@ -63,6 +63,14 @@ def test_a_retry_after_a_kill_is_explained_and_its_recovery_is_measured():
     assert verdict.recoveries_s == [pytest.approx(9.0)]
 
 
+def test_what_a_killed_worker_had_just_asked_for_is_explained_as_well():
+    before = Story("another", 1.0, "completed", 0, (claimed(10.0), completed(12.5)))
+    late = story(claimed(12.5), expired(22.5), claimed(23.0, OTHER, 2), completed(28.0, OTHER, 2), retry_count=1)
+    assert charges(judge(Evidence([before, late], [KILL]))) == []
+    # Nobody has heard of it before: it may be the process that came after.
+    assert charges(judge(Evidence([late], [KILL]))) == ["attempt spent"]
+
+
 def test_a_task_that_a_deleted_worker_hands_back():
     verdict = judged(RETURNED, DELETE)
     assert (verdict.given_back_by_deleted, verdict.returned_at_once, charges(verdict)) == (1, 0, [])

@@ -17,7 +17,7 @@ import structlog
 from headrace.model.errors import BackendError, UnknownQueue
 from headrace.queue.queue import Queue
 
-from ..fleet import DELETION_COST, FIRST_TO_GO, Member, Plan, members, plan
+from ..fleet import DELETION_COST, FIRST_TO_GO, Member, Plan, going_unborn, members, plan
 from ..kube import DEPLOYMENTS, PODS, ApiProblem, Kube
 from ..load import QueueInView, Sibling, pool_figures, start_time_s, with_idle_times
 from ..observation import PoolHistory
@@ -75,6 +75,8 @@ class Sight:
     """The pods of the revision that is scaled."""
     former: Mapping[str, Sequence[Member]]
     """Those of others, by revision."""
+    unborn: frozenset[str]
+    """The revisions of pods that are being deleted, and whose workers may yet begin."""
     felt_at_s: float
     """The oldest of the pulses that it is made of."""
     start_s: float
@@ -116,7 +118,8 @@ class Scaler:
                 return None
             name = care.queue.name
             queues.append(QueueInView(name, pulse, care.keeper.flow, siblings.get(name, ())))
-        found = members(pods, pods_at_work([(queue.name, queue.pulse) for queue in queues]))
+        pods, work = list(pods), pods_at_work([(queue.name, queue.pulse) for queue in queues])
+        found = members(pods, work)
         found = with_idle_times(found, {queue.name: queue.pulse for queue in queues}, self._history, now_s)
         by_revision: dict[str, list[Member]] = {revision: []}
         for pod in found:
@@ -132,6 +135,7 @@ class Scaler:
             decision=decision,
             current=current,
             former=by_revision,
+            unborn=frozenset(pod["metadata"]["labels"].get(REVISION_LABEL, "") for pod in going_unborn(pods, work)),
             felt_at_s=min(care.keeper.felt_at_s for care in cares),
             start_s=start_time_s([pod.body for pod in found]),
         )
@@ -154,7 +158,7 @@ class Scaler:
             taking_tasks=decision.taking_tasks,
             longest_idle_only_s=decision.figures.idle_seconds if is_automatic else 0.0,
         )
-        return await self._carry_out(planned, found, sight.current, sight.felt_at_s, cares, force=False)
+        return await self._carry_out(planned, found, sight.current, sight, cares, force=False)
 
     async def retire(self, found: Body, keep: int, sight: Sight, cares: Sequence[InCare]) -> bool:
         """Have the workers of a former revision finish what they have and go, all but so many; True if all are gone."""
@@ -163,7 +167,7 @@ class Scaler:
         if told == 0 and not pods:
             return not (found.get("status") or {}).get("replicas")
         planned = plan(pods, told=told, replicas=min(keep, told), taking_tasks=keep, force=True)
-        await self._carry_out(planned, found, pods, sight.felt_at_s, cares, force=True)
+        await self._carry_out(planned, found, pods, sight, cares, force=True)
         return False
 
     async def let_work(self, found: Body, sight: Sight, cares: Sequence[InCare]) -> None:
@@ -189,7 +193,7 @@ class Scaler:
         planned: Plan,
         found: Body,
         pods: Sequence[Member],
-        felt_at_s: float,
+        sight: Sight,
         cares: Sequence[InCare],
         *,
         force: bool,
@@ -201,7 +205,10 @@ class Scaler:
         await self._take_back(planned.take_back, cares)
         is_changed = False
         if planned.replicas is not None and planned.replicas > told:
-            await self._let_newcomers_in(deployment, cares)
+            # A pod that is being deleted may start its worker all the same, for some seconds. Until it is gone
+            # newcomers stay outside; those that are needed are taken back as soon as they are seen.
+            if found["metadata"]["labels"][REVISION_LABEL] not in sight.unborn:
+                await self._let_newcomers_in(deployment, cares)
             is_changed = await self._scale(found, planned.replicas, insist=True)
         reaction_s = time.monotonic() - min(rung_at_s) if is_changed and rung_at_s else None
         drains_refused = await self._drain(planned.drain, cares, force=force)
@@ -211,7 +218,7 @@ class Scaler:
             await self._keep_newcomers_out(deployment, cares)
         for pod in planned.mark:
             await self._annotate(pod, FIRST_TO_GO)
-        if planned.departing and planned.replicas is not None and self._has_held_since(deployment, felt_at_s):
+        if planned.departing and planned.replicas is not None and self._has_held_since(deployment, sight.felt_at_s):
             is_changed = await self._scale(found, planned.replicas, insist=False)
             if is_changed:
                 self._departing[deployment] = frozenset(pod.uid for pod in planned.departing)
