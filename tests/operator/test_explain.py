@@ -20,6 +20,7 @@ from tests.cluster.lifecycle import Cluster
 from tests.operator.builders import level_load, pool_figures, queue_load
 from tests.operator.manifest_cases import workerpool
 from tests.support.kubernetes import Namespace
+from tests.support.operator import Operator, wait_for_condition
 
 
 def explain(cluster_config: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -48,9 +49,10 @@ def test_an_answer_that_nobody_expected():
 @pytest.mark.slow
 class TestInACluster:
     @pytest.fixture
-    def stored(self, namespace: Namespace, crds: None) -> Namespace:
-        """A pool with a decision. No operator looks after it: its only one is not asked for here."""
+    def stored(self, namespace: Namespace, operator: Operator) -> Namespace:
+        """A pool with a decision. The operator has none for it, as its queue is missing, and leaves this one alone."""
         namespace.apply(workerpool("orders"))
+        wait_for_condition(namespace, "workerpool", "orders", "Ready", "False", reason="QueueMissing")
         decision = decide(pool_figures(queue_load(level_load(waiting=100)), replicas=1))
         status = decision_status(None, decision, datetime(2030, 1, 31, tzinfo=UTC)) | {"desiredReplicas": 5}
         patch = f"--patch={json.dumps({'status': status})}"
