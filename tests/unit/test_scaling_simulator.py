@@ -120,12 +120,14 @@ def test_a_burst_of_tasks_whose_duration_is_known_has_at_most_one_pod_too_many(s
     assert pods <= max(number for _, number in least.changes) + 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SHORT)
 def test_the_bar_is_met_in_the_short_form_of_a_load(name):
     """By the median of some seeds: in so short a time chance has its say."""
     assert statistics.median(compared(name, seed).wasted for seed in range(1, 6)) <= BAR
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "most"), [("steady", 1.20), ("wave", 1.20), ("bursts", 1.20)])
 def test_the_policy_does_not_save_waste_by_keeping_pods(name, most):
     """Who keeps pods that are not needed at work wastes nothing by the letter; the pod-seconds tell."""
@@ -150,6 +152,7 @@ def test_the_clairvoyant_has_nobody_wait_for_a_pod_before_there_is_work():
     assert run.wasted_s == pytest.approx(2.0 + 120.0), "it was started before it was wanted"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [1, 2])
 @pytest.mark.parametrize("name", SHORT)
 def test_the_clairvoyant_is_never_late_and_takes_less_than_the_policy(name, seed):
