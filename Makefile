@@ -46,8 +46,9 @@ lint: $(INSTALLED) ## Check style, types and the direction of imports
 	$(BIN)/python -m tools.chart verify
 
 .PHONY: generate
-generate: $(INSTALLED) ## Write what the chart holds twice: its CRDs, its values' schema and its README
+generate: $(INSTALLED) ## Write what the chart has from elsewhere: CRDs, the values' schema, README, dashboard
 	$(BIN)/python -m tools.chart generate
+	$(BIN)/python -m tools.dashboard
 
 .PHONY: verify
 verify: $(INSTALLED) ## Check that those are as they would be written (part of lint)
